@@ -1,0 +1,2 @@
+//! nightsweep.
+fn main() {}
