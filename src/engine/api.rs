@@ -1,0 +1,265 @@
+//! What nightsweep asks of a container engine, in its own words.
+//!
+//! The trait is a thin list of single operations, so that a fake can script
+//! each of them and keep a log of the calls. What is built from them (start
+//! order, readiness, read-back, clean-up) is written once over the trait.
+//! bollard stays behind it, in `docker.rs`.
+
+use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use serde::Serialize;
+
+use super::EngineError;
+use crate::stack::{Network, Service, Volume};
+
+/// Labels of everything one trial creates.
+pub type Labels = IndexMap<String, String>;
+
+/// Identifier the engine gave a container.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ContainerId(pub String);
+
+/// A container to create. Names are ours and unique to the trial.
+#[derive(Debug, Clone)]
+pub struct ContainerRequest<'a> {
+    /// Engine-wide name.
+    pub name: String,
+    /// The resolved service.
+    pub service: &'a Service,
+    /// Compose network name to engine network name.
+    pub networks: &'a IndexMap<String, String>,
+    /// Compose volume name to engine volume name.
+    pub volumes: &'a IndexMap<String, String>,
+    /// Labels to carry.
+    pub labels: &'a Labels,
+    /// Container port to publish on an ephemeral port of the loopback address.
+    pub publish_port: Option<u16>,
+}
+
+/// What a container is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    /// Created, not yet started.
+    Created,
+    /// Its process runs.
+    Running,
+    /// Its process ended.
+    Exited,
+}
+
+/// What its healthcheck says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// It has none.
+    None,
+    /// Not yet decided; the last test's output.
+    Starting(String),
+    /// Passing.
+    Healthy,
+    /// Failing; the last test's output.
+    Unhealthy(String),
+}
+
+/// CPU, memory and process limits as the engine holds them now.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Limits {
+    /// CPU quota in billionths of a core; 0 is none.
+    pub nano_cpus: i64,
+    /// CPU quota per period from the lower-level pair; 0 is none. **Units**: microseconds.
+    pub cpu_quota_us: i64,
+    /// Period of the above; 0 is the default of 100,000. **Units**: microseconds.
+    pub cpu_period_us: i64,
+    /// CPUs it may run on; empty is all.
+    pub cpuset: String,
+    /// Memory limit; 0 is none. **Units**: bytes.
+    pub memory_bytes: i64,
+    /// Process limit; 0 or less is none.
+    pub pids: i64,
+}
+
+/// One look at a container.
+#[derive(Debug, Clone)]
+pub struct Inspection {
+    /// What it is doing.
+    pub state: RunState,
+    /// Exit code, once exited.
+    pub exit_code: Option<i64>,
+    /// Whether the kernel killed it for memory.
+    pub oom_killed: bool,
+    /// Restarts the engine made.
+    pub restarts: i64,
+    /// What its healthcheck says.
+    pub health: Health,
+    /// Its limits as the engine holds them.
+    pub limits: Limits,
+    /// Its addresses by engine network name.
+    pub addresses: IndexMap<String, IpAddr>,
+    /// Where its published port is reached.
+    pub published: Option<SocketAddr>,
+    /// Its first process on the host; 0 when not running.
+    pub pid: i64,
+    /// Image it was made from, by content.
+    pub image_digest: String,
+}
+
+/// Counters of a container since it started.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Counters {
+    /// CPU time used. **Units**: nanoseconds.
+    pub cpu_ns: u64,
+    /// Quota periods that passed.
+    pub periods: u64,
+    /// Quota periods in which it was stopped for having used its quota.
+    pub throttled_periods: u64,
+    /// Time it stood still for the quota. **Units**: nanoseconds.
+    pub throttled_ns: u64,
+    /// Memory in use now. **Units**: bytes.
+    pub memory_bytes: u64,
+    /// Most memory in use so far, where the engine tells. **Units**: bytes.
+    pub memory_peak_bytes: Option<u64>,
+}
+
+/// The engine and its host, as a manifest records them.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct HostFacts {
+    /// Where the engine was reached.
+    pub endpoint: String,
+    /// Engine version.
+    pub engine_version: String,
+    /// API version agreed on.
+    pub api_version: String,
+    /// Cores the engine can hand out.
+    pub cpus: u32,
+    /// Memory of the engine's host. **Units**: bytes.
+    pub memory_bytes: u64,
+    /// `1` or `2`.
+    pub cgroup_version: String,
+    /// Operating system of the engine's host.
+    pub operating_system: String,
+    /// Its kernel.
+    pub kernel: String,
+    /// Architecture, as `x86_64`.
+    pub architecture: String,
+    /// Storage driver.
+    pub storage_driver: String,
+    /// Whether container addresses can be reached from here.
+    pub direct: bool,
+}
+
+/// An image the engine holds.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct ImageFacts {
+    /// Content digest.
+    pub digest: String,
+    /// Size on disk. **Units**: bytes.
+    pub size_bytes: u64,
+    /// Whether it brings a healthcheck of its own.
+    pub has_healthcheck: bool,
+}
+
+/// Something of ours that is still there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Leftover {
+    /// What it is.
+    pub kind: LeftoverKind,
+    /// Engine identifier or name to remove it by.
+    pub id: String,
+    /// Name for people.
+    pub name: String,
+    /// Its labels.
+    pub labels: Labels,
+}
+
+/// Kinds of things we create.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LeftoverKind {
+    /// A container, running or not; removed first.
+    Container,
+    /// A network.
+    Network,
+    /// A volume.
+    Volume,
+}
+
+/// A container engine.
+///
+/// **Errors**: every call fails with [`EngineError`], which names the operation
+/// and the object; no call waits without a deadline.
+/// **Cancel**: dropping a future leaves the engine's side of the call undefined;
+/// clean-up is by label and does not rely on the answer.
+pub trait Engine: Send + Sync + 'static {
+    /// Who is there: version, host, cores.
+    fn describe(&self) -> impl Future<Output = Result<HostFacts, EngineError>> + Send;
+    /// The image, or `None` when the engine does not hold it.
+    fn find_image(
+        &self,
+        image: &str,
+    ) -> impl Future<Output = Result<Option<ImageFacts>, EngineError>> + Send;
+    /// Fetches the image from its registry.
+    fn pull_image(&self, image: &str) -> impl Future<Output = Result<(), EngineError>> + Send;
+    /// Makes a network.
+    fn create_network(
+        &self,
+        name: &str,
+        network: &Network,
+        labels: &Labels,
+    ) -> impl Future<Output = Result<(), EngineError>> + Send;
+    /// Makes a volume.
+    fn create_volume(
+        &self,
+        name: &str,
+        volume: &Volume,
+        labels: &Labels,
+    ) -> impl Future<Output = Result<(), EngineError>> + Send;
+    /// Makes a container; it does not run yet.
+    fn create_container(
+        &self,
+        request: ContainerRequest<'_>,
+    ) -> impl Future<Output = Result<ContainerId, EngineError>> + Send;
+    /// Starts a container.
+    fn start_container(
+        &self,
+        id: &ContainerId,
+    ) -> impl Future<Output = Result<(), EngineError>> + Send;
+    /// Looks at a container.
+    fn inspect(
+        &self,
+        id: &ContainerId,
+    ) -> impl Future<Output = Result<Inspection, EngineError>> + Send;
+    /// Reads a container's counters.
+    fn counters(
+        &self,
+        id: &ContainerId,
+    ) -> impl Future<Output = Result<Counters, EngineError>> + Send;
+    /// The last lines a container wrote, standard output and error together.
+    fn logs(
+        &self,
+        id: &ContainerId,
+        last_lines: Option<u32>,
+    ) -> impl Future<Output = Result<String, EngineError>> + Send;
+    /// Runs a command in a running container; exit code and output.
+    fn exec(
+        &self,
+        id: &ContainerId,
+        command: &[String],
+        deadline: Duration,
+    ) -> impl Future<Output = Result<(i64, String), EngineError>> + Send;
+    /// Everything that carries all the labels given (`name` or `name=value`).
+    fn list_ours(
+        &self,
+        labels: &[String],
+    ) -> impl Future<Output = Result<Vec<Leftover>, EngineError>> + Send;
+    /// Stops a container within the grace period, then kills it.
+    fn stop_container(
+        &self,
+        id: &ContainerId,
+        grace: Duration,
+    ) -> impl Future<Output = Result<(), EngineError>> + Send;
+    /// Removes one thing of ours; being gone already is success.
+    fn remove(&self, leftover: &Leftover) -> impl Future<Output = Result<(), EngineError>> + Send;
+}

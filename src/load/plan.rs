@@ -1,0 +1,117 @@
+//! What the generator is told, and what it tells while it runs.
+//!
+//! **Invariant**: nothing here knows Docker or the matrix; an address, a
+//! workload and phases are all there is.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use indexmap::IndexMap;
+
+use super::Workload;
+use crate::measure::{Counts, WindowSummary};
+
+/// Where requests go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// Address to connect to.
+    pub address: SocketAddr,
+    /// `Host` header, as `app:8080`.
+    pub host: String,
+    /// Put before every step's path; empty or starting with `/`, never ending with one.
+    pub base_path: String,
+}
+
+/// How requests are paced in a phase.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum LoadModel {
+    /// So many virtual users, each sending its next request when the last is answered.
+    Closed {
+        /// Virtual users, one connection each; at least 1.
+        users: u32,
+    },
+    /// Journeys arrive at an even rate, whatever the service does.
+    Open {
+        /// Requests per second = journeys per second x requests of the journey.
+        requests_per_second: f64,
+        /// Most journeys under way at once; beyond it arrivals wait, timed from due.
+        max_in_flight: u32,
+    },
+}
+
+/// One stretch of load.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PhasePlan {
+    /// Name of the phase in the matrix.
+    pub name: String,
+    /// Whether it is measured.
+    pub window: bool,
+    /// How requests are paced.
+    pub model: LoadModel,
+    /// Nominal length.
+    pub duration: Duration,
+}
+
+/// Everything the generator needs.
+#[derive(Debug, Clone)]
+pub struct LoadPlan {
+    /// Where requests go.
+    pub target: Target,
+    /// What is sent.
+    pub workload: Arc<Workload>,
+    /// Values for the workload's `${}` beside its own: axes, derived values, `env.X`.
+    pub variables: IndexMap<String, String>,
+    /// Stretches of load, in order; connections live across them.
+    pub phases: Vec<PhasePlan>,
+    /// Load threads; at least 1.
+    pub threads: usize,
+    /// Longest wait for one answer.
+    pub timeout: Duration,
+    /// Longest wait for a window's last answers after its end.
+    pub drain: Duration,
+    /// Same seed, same random values and arrival sequence.
+    pub seed: u64,
+}
+
+/// What the generator says while it runs.
+#[derive(Debug)]
+pub enum LoadSignal {
+    /// Phase `phase` begins at `at`; for a window this is its left edge.
+    PhaseStarted {
+        /// Index in [`LoadPlan::phases`].
+        phase: usize,
+        /// When.
+        at: Instant,
+    },
+    /// At most once a second; may be lost when nobody reads.
+    Tick(Tick),
+    /// The nominal end of phase `phase` was at `at`; for a window this is its
+    /// right edge. The drain follows.
+    PhaseEnded {
+        /// Index in [`LoadPlan::phases`].
+        phase: usize,
+        /// When.
+        at: Instant,
+    },
+    /// The drain of phase `phase` is over and its figures are final.
+    PhaseSummed {
+        /// Index in [`LoadPlan::phases`].
+        phase: usize,
+        /// Figures; warm-ups have them too, they make no rows.
+        summary: Box<WindowSummary>,
+    },
+}
+
+/// The last second, for people to watch.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Tick {
+    /// Index in [`LoadPlan::phases`].
+    pub phase: usize,
+    /// Whole seconds since the phase began.
+    pub second: u64,
+    /// Counts of that second.
+    pub counts: Counts,
+    /// p99 of its successes. **Units**: milliseconds.
+    pub p99_ms: Option<f64>,
+}

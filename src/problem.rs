@@ -1,0 +1,132 @@
+//! What is wrong in a user's file, and where.
+//!
+//! Every reader of user files (matrix, Compose, workload) collects [`Problem`]s
+//! instead of stopping at the first one, so that one `check` shows them all.
+//! This module knows text and positions only; it opens no file.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// A place in a file the user wrote.
+///
+/// **Units**: line and column count from 1; the column counts characters.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Location {
+    /// The file as the user named it.
+    pub file: PathBuf,
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+}
+
+impl Location {
+    /// The place of a byte offset in a text.
+    ///
+    /// An offset past the end is the end of the text.
+    pub fn of_offset(file: &Path, text: &str, offset: usize) -> Self {
+        let mut end = offset.min(text.len());
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let before = &text[..end];
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        Self {
+            file: file.to_owned(),
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+        }
+    }
+
+    /// The first character of a file, for problems of the file as a whole.
+    pub fn start_of(file: &Path) -> Self {
+        Self {
+            file: file.to_owned(),
+            line: 1,
+            column: 1,
+        }
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file.display(), self.line, self.column)
+    }
+}
+
+/// One mistake in a user's file.
+///
+/// `message` is a lower-case fragment that names the key, the bad value and
+/// what is allowed; `hint` is the next step, shown on a line of its own.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Problem {
+    /// Where it is.
+    pub location: Location,
+    /// What is wrong.
+    pub message: String,
+    /// What to do next, where that is not plain from the message.
+    pub hint: Option<String>,
+}
+
+impl Problem {
+    /// A problem without a hint.
+    pub fn new(location: Location, message: impl Into<String>) -> Self {
+        Self {
+            location,
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    /// The same problem with a next step.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.location, self.message)?;
+        if let Some(hint) = &self.hint {
+            write!(f, "\n  hint: {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+/// All mistakes of one reading, in the order of the files.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Problems(pub Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.0.iter().enumerate() {
+            if index > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problems {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_counts_characters_not_bytes() {
+        let place = Location::of_offset(Path::new("m.toml"), "a = 1\nü = µ", "a = 1\nü = ".len());
+        assert_eq!(place.to_string(), "m.toml:2:5");
+    }
+
+    #[test]
+    fn an_offset_past_the_end_is_the_end() {
+        let place = Location::of_offset(Path::new("m.toml"), "ab\n", 99);
+        assert_eq!((place.line, place.column), (2, 1));
+    }
+}

@@ -1,0 +1,186 @@
+//! Secrets stay out of files.
+//!
+//! A value that came from the process environment, an `.env` file, a Compose
+//! secret or `[sweep] secrets` is replaced by a salted digest wherever its text
+//! would be written: manifest, inputs, rows, logs, events. Axis values are not
+//! secrets: their text is the result.
+//!
+//! **Invariant**: the salt is new for every run and is written nowhere, so a
+//! digest says 'the same value as over there' within one run and nothing else.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
+/// Below this length a text is no secret, and replacing it would shred every file.
+const SHORTEST_SECRET_CHARS: usize = 3;
+
+/// Words that switches are set to; they hide nothing.
+const SWITCH_WORDS: [&str; 8] = ["true", "false", "yes", "no", "on", "off", "null", "none"];
+
+/// The values that must not be written, and what is written instead.
+#[derive(Clone, Default)]
+pub struct Secrets {
+    salt: [u8; 16],
+    values: BTreeSet<String>,
+}
+
+impl Secrets {
+    /// No secrets yet; `salt` is sixteen random bytes, new for each run.
+    pub fn new(salt: [u8; 16]) -> Self {
+        Self {
+            salt,
+            values: BTreeSet::new(),
+        }
+    }
+
+    /// Adds a value that must not be written.
+    ///
+    /// Texts under three characters and plain switch words are let through.
+    /// A value of several lines is also hidden line by line, since logs break it.
+    pub fn hide(&mut self, value: &str) {
+        for part in std::iter::once(value).chain(value.lines()) {
+            let part = part.trim();
+            let is_switch = SWITCH_WORDS
+                .iter()
+                .any(|word| part.eq_ignore_ascii_case(word));
+            if part.chars().count() >= SHORTEST_SECRET_CHARS && !is_switch {
+                self.values.insert(part.to_owned());
+            }
+        }
+    }
+
+    /// Takes a value out again because it is an axis level, whose text is the result.
+    pub fn reveal(&mut self, value: &str) {
+        self.values.remove(value);
+    }
+
+    /// The text with every secret replaced, longest first.
+    ///
+    /// A secret is also found in the escaped forms a writer may have given it:
+    /// JSON string escapes and percent-encoding.
+    pub fn redact(&self, text: &str) -> String {
+        let mut values: Vec<&String> = self.values.iter().collect();
+        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        let mut redacted = text.to_owned();
+        for value in values {
+            for form in [value.clone(), json_escaped(value), percent_encoded(value)] {
+                if redacted.contains(&form) {
+                    redacted = replace_words(&redacted, &form, &self.digest(value));
+                }
+            }
+        }
+        redacted
+    }
+
+    /// What is written in place of a value: the same for the same value within a run.
+    pub fn digest(&self, value: &str) -> String {
+        let mut hasher = Sha256::new();
+        hasher.update(self.salt);
+        hasher.update(value.as_bytes());
+        let digest = hasher.finalize();
+        let hex: String = digest
+            .iter()
+            .take(6)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        format!("secret:{hex}")
+    }
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secrets({} values)", self.values.len())
+    }
+}
+
+/// Replaces `value`; a short one only where it stands as a word of its own.
+///
+/// Eight characters is the shortest password most policies allow; below it a
+/// value such as `app` would be cut out of the middle of ordinary words.
+fn replace_words(text: &str, value: &str, replacement: &str) -> String {
+    if value.chars().count() >= 8 {
+        return text.replace(value, replacement);
+    }
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut out = String::with_capacity(text.len());
+    let mut rest_start = 0;
+    for (start, matched) in text.match_indices(value) {
+        let end = start + matched.len();
+        let joined_before = value.starts_with(is_word) && text[..start].ends_with(is_word);
+        let joined_after = value.ends_with(is_word) && text[end..].starts_with(is_word);
+        if joined_before || joined_after {
+            continue;
+        }
+        out.push_str(&text[rest_start..start]);
+        out.push_str(replacement);
+        rest_start = end;
+    }
+    out.push_str(&text[rest_start..]);
+    out
+}
+
+fn json_escaped(value: &str) -> String {
+    let quoted = serde_json::Value::String(value.to_owned()).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
+}
+
+fn percent_encoded(value: &str) -> String {
+    value
+        .bytes()
+        .map(|byte| match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                char::from(byte).to_string()
+            }
+            other => format!("%{other:02X}"),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secrets(values: &[&str]) -> Secrets {
+        let mut secrets = Secrets::new([7; 16]);
+        for value in values {
+            secrets.hide(value);
+        }
+        secrets
+    }
+
+    #[test]
+    fn a_secret_is_replaced_wherever_it_stands() {
+        let secrets = secrets(&["hunter2-hunter2", "p\"w/ 1234"]);
+        for text in [
+            "url=postgres://u:hunter2-hunter2@db",
+            "x hunter2-hunter2hunter2-hunter2",
+        ] {
+            assert!(!secrets.redact(text).contains("hunter2"), "{text}");
+        }
+        assert!(!secrets.redact(r#"{"a":"p\"w/ 1234"}"#).contains("1234"));
+        assert!(!secrets.redact("q=p%22w%2F%201234").contains("1234"));
+    }
+
+    #[test]
+    fn a_short_secret_leaves_other_words_alone() {
+        let secrets = secrets(&["app", "1", "true"]);
+        let redacted = secrets.redact("application app true 1");
+        assert!(redacted.starts_with("application secret:"));
+        assert!(redacted.ends_with(" true 1"));
+    }
+
+    #[test]
+    fn one_value_has_one_digest_within_a_run_and_another_in_the_next() {
+        let (a, b) = (Secrets::new([1; 16]), Secrets::new([2; 16]));
+        assert_eq!(a.digest("value"), a.digest("value"));
+        assert_ne!(a.digest("value"), b.digest("value"));
+    }
+
+    #[test]
+    fn the_lines_of_a_key_file_are_hidden_one_by_one() {
+        let secrets = secrets(&["-----BEGIN-----\nMIIEvQIBADAN\n-----END-----"]);
+        assert!(!secrets.redact("log: MIIEvQIBADAN").contains("MIIE"));
+    }
+}
