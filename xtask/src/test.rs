@@ -1,0 +1,58 @@
+//! `cargo xtask test`: everything that CI runs.
+//!
+//! The cheap checks come first. Lints, tests and demo use one profile
+//! (release), so that build scripts and macros are built once and the tests
+//! run the binary that users get.
+
+use crate::images;
+use crate::steps::{StepError, Steps, cargo};
+
+/// Features that turn the real-container tests on.
+const FEATURES: &str = "nightsweep/docker-tests,testbed/docker-tests";
+
+/// Format, lints, docs, images, tests.
+pub(crate) fn test(steps: &mut Steps) -> Result<(), StepError> {
+    steps.run("format", &mut cargo(&["fmt", "--all", "--check"]))?;
+    steps.run(
+        "lints",
+        &mut cargo(&[
+            "clippy",
+            "--locked",
+            "--release",
+            "--workspace",
+            "--all-targets",
+            "--features",
+            FEATURES,
+            "--",
+            "-D",
+            "warnings",
+        ]),
+    )?;
+    steps.run(
+        "docs",
+        cargo(&[
+            "doc",
+            "--locked",
+            "--release",
+            "--workspace",
+            "--no-deps",
+            "--document-private-items",
+        ])
+        .env("RUSTDOCFLAGS", "-D warnings"),
+    )?;
+    let postgres = images::images(steps)?;
+    steps.run(
+        "tests",
+        cargo(&[
+            "test",
+            "--locked",
+            "--release",
+            "--workspace",
+            "--features",
+            FEATURES,
+        ])
+        .env("NIGHTSWEEP_TEST_POSTGRES_IMAGE", postgres),
+    )?;
+    eprintln!("{}", steps.summary());
+    Ok(())
+}
