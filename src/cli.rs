@@ -1,0 +1,234 @@
+//! The command line: what can be typed, and nothing of what it does.
+//!
+//! `app` turns the values parsed here into work. The exit codes are part of
+//! the contract and are listed in `--help`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::units::parse_duration;
+
+const EXIT_CODES: &str = "\
+Exit codes:
+    0  success
+    1  a bug in nightsweep
+    2  the input is wrong (matrix, Compose, workload, flags)
+    3  the environment is not fit (no engine, image missing, too few CPUs)
+    4  the sweep ended, some trials have no valid measurement
+  130  interrupted";
+
+/// Measures which settings a containerised service should run with.
+#[derive(Debug, Parser)]
+#[command(name = "nightsweep", version, about, after_help = EXIT_CODES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Write a commented matrix.toml and workload.toml beside your Compose file
+    Init(InitArgs),
+    /// Read everything, report every problem with its place, start nothing
+    Check(CheckArgs),
+    /// Show the cells, what was dropped and merged, the order, time and disk
+    Plan(PlanArgs),
+    /// Run the sweep: launch, load, measure, record, draw
+    Run(RunArgs),
+    /// Draw tables and charts again from a run's files; needs no Docker
+    Report(ReportArgs),
+    /// Launch one cell and keep it up, to look around in it
+    Up(UpArgs),
+    /// Take down what `up` launched
+    Down(DownArgs),
+    /// Run the load generator by itself
+    Load(LoadArgs),
+    /// Remove what nightsweep created and no living run owns; nothing else
+    Clean(CleanArgs),
+}
+
+/// Which matrix, and values for its Compose files.
+#[derive(Debug, Clone, Args)]
+pub struct MatrixArgs {
+    /// The sweep's matrix file
+    #[arg(default_value = "matrix.toml")]
+    pub matrix: PathBuf,
+    /// A value for `${NAME}` of the Compose files, recorded as it is; values of
+    /// the process environment and `.env` work too, but count as secrets
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_setting)]
+    pub settings: Vec<(String, String)>,
+}
+
+/// `init`
+#[derive(Debug, Args)]
+pub struct InitArgs {
+    /// The folder with the Compose file
+    #[arg(default_value = ".")]
+    pub folder: PathBuf,
+    /// The service to size (default: guessed from the file)
+    #[arg(long)]
+    pub subject: Option<String>,
+}
+
+/// `check`
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// Which matrix.
+    #[command(flatten)]
+    pub matrix: MatrixArgs,
+}
+
+/// `plan`
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    /// Which matrix.
+    #[command(flatten)]
+    pub matrix: MatrixArgs,
+    /// Only cells for which this is true, such as "cpus <= 2 && web > 1"
+    #[arg(long, value_name = "EXPR")]
+    pub only: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `run`
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Which matrix.
+    #[command(flatten)]
+    pub matrix: MatrixArgs,
+    /// Only cells for which this is true, such as "cpus <= 2 && web > 1"
+    #[arg(long, value_name = "EXPR")]
+    pub only: Option<String>,
+    /// Run the tiers this host can hold; the others get `skipped` rows
+    #[arg(long)]
+    pub skip_too_large: bool,
+    /// End the sweep at the first trial that has no measurement
+    #[arg(long)]
+    pub fail_fast: bool,
+    /// Print one JSON event a line
+    #[arg(long)]
+    pub json: bool,
+    /// Folder for runs
+    #[arg(long, default_value = "results")]
+    pub results: PathBuf,
+    /// Folder for charts
+    #[arg(long, default_value = "charts")]
+    pub charts: PathBuf,
+}
+
+/// `report`
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// A run id, a run's folder, or `latest`
+    #[arg(default_value = "latest")]
+    pub run: String,
+    /// Folder for runs
+    #[arg(long, default_value = "results")]
+    pub results: PathBuf,
+    /// Folder for charts
+    #[arg(long, default_value = "charts")]
+    pub charts: PathBuf,
+}
+
+/// `up`
+#[derive(Debug, Args)]
+pub struct UpArgs {
+    /// Which matrix.
+    #[command(flatten)]
+    pub matrix: MatrixArgs,
+    /// The cell to launch, as `plan` names it
+    #[arg(long, value_name = "ID")]
+    pub cell: String,
+    /// Come back at once and leave it running until `down`
+    #[arg(long)]
+    pub detach: bool,
+}
+
+/// `down`
+#[derive(Debug, Args)]
+pub struct DownArgs {}
+
+/// `load`
+#[derive(Debug, Args)]
+pub struct LoadArgs {
+    /// A workload file, or a URL to get again and again
+    pub workload: String,
+    /// Where requests go, such as <http://localhost:8080>
+    #[arg(long, value_name = "URL")]
+    pub target: Option<String>,
+    /// Closed loop: this many virtual users, one connection each
+    #[arg(long, value_name = "USERS", conflicts_with = "open")]
+    pub closed: Option<u32>,
+    /// Open loop: this many requests a second, evenly spaced, timed from the due time
+    #[arg(long, value_name = "RATE")]
+    pub open: Option<f64>,
+    /// Most journeys under way at once in an open loop
+    #[arg(long, default_value_t = 1000)]
+    pub max_in_flight: u32,
+    /// Length of the measured window
+    #[arg(long, default_value = "10s", value_parser = parse_cli_duration)]
+    pub duration: Duration,
+    /// Unmeasured load before the window
+    #[arg(long, default_value = "0s", value_parser = parse_cli_duration)]
+    pub warm_up: Duration,
+    /// Longest wait for one answer
+    #[arg(long, default_value = "30s", value_parser = parse_cli_duration)]
+    pub timeout: Duration,
+    /// Load threads (default: the host's cores, at most 2)
+    #[arg(long)]
+    pub threads: Option<usize>,
+    /// Seed of random values
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// A value for `${NAME}` of the workload
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_setting)]
+    pub settings: Vec<(String, String)>,
+    /// Send one journey and stop
+    #[arg(long)]
+    pub once: bool,
+    /// With --once: show every request and answer in full
+    #[arg(long, requires = "once")]
+    pub verbose: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `clean`
+#[derive(Debug, Args)]
+pub struct CleanArgs {
+    /// Only what this run created
+    #[arg(long, value_name = "ID")]
+    pub run: Option<String>,
+    /// Say what would be removed, remove nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+fn parse_setting(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write NAME=VALUE".to_owned()),
+    }
+}
+
+fn parse_cli_duration(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,31 @@
+//! What people and scripts read: tables, progress, JSON lines.
+//!
+//! **Invariant**: reporters turn values into text and never fail the sweep; a
+//! reporter that cannot write goes silent. stdout is data, stderr is progress.
+//! Everything printed goes through one [`Printer`].
+//! Read `console.rs` for what a person sees while a sweep runs and `table.rs`
+//! for how columns are aligned.
+
+mod console;
+mod json;
+mod plan;
+mod plain;
+mod printer;
+mod best;
+mod table;
+
+pub use best::best_tables;
+pub use console::ConsoleReporter;
+pub use json::JsonReporter;
+pub use plain::PlainReporter;
+pub use plan::plan_text;
+pub use printer::Printer;
+pub use table::{Align, Table};
+
+use crate::event::Event;
+
+/// Somebody who is told what happens.
+pub trait Reporter {
+    /// Takes note of an event.
+    fn event(&mut self, event: &Event);
+}

@@ -1,0 +1,166 @@
+//! Plain lines on stderr: for logs, CI, and as the lasting part of the console.
+
+use std::time::Duration;
+
+use super::table::{latency_ms, rate};
+use super::{Printer, Reporter};
+use crate::event::{Event, EventKind, TrialRef};
+use crate::units::format_duration;
+
+/// Writes a line for what lasts; seconds of load are left out.
+#[derive(Debug)]
+pub struct PlainReporter {
+    printer: Printer,
+}
+
+impl PlainReporter {
+    /// A reporter that writes to stderr.
+    pub fn new(printer: Printer) -> Self {
+        Self { printer }
+    }
+}
+
+impl Reporter for PlainReporter {
+    fn event(&mut self, event: &Event) {
+        if let Some(line) = line_of(&event.kind) {
+            self.printer
+                .note(&format!("{}  {line}", clock(event.elapsed)));
+        }
+    }
+}
+
+/// The line an event leaves behind; `None` where it leaves none.
+pub(super) fn line_of(kind: &EventKind) -> Option<String> {
+    Some(match kind {
+        EventKind::RunStarted {
+            run_id,
+            folder,
+            n_trials,
+            n_skipped,
+            estimate_s,
+        } => {
+            let skipped = if *n_skipped > 0 {
+                format!(", {n_skipped} skipped")
+            } else {
+                String::new()
+            };
+            format!(
+                "run {run_id}: {n_trials} trials{skipped}, about {}, rows go to {folder}",
+                seconds(*estimate_s)
+            )
+        }
+        EventKind::TrialStarted { trial, left_s } => {
+            format!("{} launching, {} left", name_of(trial), seconds(*left_s))
+        }
+        EventKind::TrialReady {
+            trial,
+            after_s,
+            target,
+        } => {
+            format!("{} ready at {target} after {after_s:.1} s", name_of(trial))
+        }
+        EventKind::PhaseStarted {
+            trial,
+            phase,
+            window,
+            length_s,
+            ..
+        } => {
+            let what = if *window { "window" } else { "phase" };
+            format!("{} {what} {phase}, {}", name_of(trial), seconds(*length_s))
+        }
+        EventKind::Ticked { .. } => return None,
+        EventKind::WindowMeasured {
+            trial,
+            window,
+            throughput_rps,
+            p99_ms,
+            errors,
+        } => {
+            let p99 = p99_ms.map_or("no".to_owned(), latency_ms);
+            let failures = if *errors > 0 {
+                format!(", {errors} errors")
+            } else {
+                String::new()
+            };
+            format!(
+                "{} {window}: {} successes/s, p99 {p99} ms{failures}",
+                name_of(trial),
+                rate(*throughput_rps)
+            )
+        }
+        EventKind::TrialFinished {
+            trial,
+            verdict,
+            reason,
+            detail,
+            flags,
+            ..
+        } => {
+            let mut line = format!("{} {verdict}", name_of(trial));
+            if let Some(reason) = reason {
+                line.push_str(&format!(" ({reason})"));
+            }
+            if let Some(detail) = detail {
+                line.push_str(&format!(
+                    ": {}",
+                    detail.trim().replace('\n', "\n          ")
+                ));
+            }
+            if !flags.is_empty() {
+                line.push_str(&format!(" [{}]", flags.join(", ")));
+            }
+            line
+        }
+        EventKind::Warned { text } => format!("warning: {text}"),
+        EventKind::Interrupted => {
+            "interrupted: tearing the trial down; once more leaves at once".to_owned()
+        }
+        EventKind::RunFinished {
+            run_id,
+            valid,
+            suspect,
+            failed,
+            skipped,
+            ended_early,
+            took_s,
+            ..
+        } => {
+            let early = ended_early
+                .as_ref()
+                .map_or(String::new(), |why| format!("; ended early: {why}"));
+            format!(
+                "run {run_id} ended after {}: {valid} valid, {suspect} suspect, {failed} failed, {skipped} skipped{early}",
+                seconds(*took_s)
+            )
+        }
+    })
+}
+
+/// `[3/8] cpus-1__web-2`, with the attempt where it is not the first.
+pub(super) fn name_of(trial: &TrialRef) -> String {
+    let attempt = if trial.attempt > 1 {
+        format!(" attempt {}", trial.attempt)
+    } else {
+        String::new()
+    };
+    format!(
+        "[{}/{}] {}{attempt}",
+        trial.trial, trial.n_trials, trial.cell_id
+    )
+}
+
+/// Seconds in people's units.
+pub(super) fn seconds(seconds: f64) -> String {
+    format_duration(Duration::from_secs_f64(seconds.max(0.0)))
+}
+
+fn clock(elapsed: Duration) -> String {
+    let total = elapsed.as_secs();
+    format!(
+        "{:02}:{:02}:{:02}",
+        total / 3600,
+        total / 60 % 60,
+        total % 60
+    )
+}

@@ -1,0 +1,72 @@
+//! The one place that writes to stdout and stderr.
+
+use std::io::{self, IsTerminal, Write};
+
+/// Writes data to stdout and progress to stderr.
+///
+/// A closed pipe never stops a sweep: what cannot be written is dropped.
+#[derive(Debug, Clone, Copy)]
+pub struct Printer {
+    interactive: bool,
+    colour: bool,
+}
+
+impl Printer {
+    /// A printer for this process's own streams.
+    ///
+    /// `no_colour` and `in_ci` are read from the environment by the caller.
+    pub fn new(no_colour: bool, in_ci: bool) -> Self {
+        let interactive = io::stderr().is_terminal() && !in_ci;
+        Self {
+            interactive,
+            colour: interactive && !no_colour,
+        }
+    }
+
+    /// Whether a progress line can be redrawn in place.
+    pub fn is_interactive(self) -> bool {
+        self.interactive
+    }
+
+    /// Writes data, a line feed after it.
+    pub fn data(self, text: &str) {
+        let mut out = io::stdout().lock();
+        let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+    }
+
+    /// Writes a line of progress or diagnosis.
+    pub fn note(self, text: &str) {
+        let _ = writeln!(io::stderr().lock(), "{text}");
+    }
+
+    /// Redraws the progress line; only where [`Self::is_interactive`].
+    pub fn progress(self, text: &str) {
+        if self.interactive {
+            let mut err = io::stderr().lock();
+            let _ = write!(err, "\r\x1b[2K{text}").and_then(|()| err.flush());
+        }
+    }
+
+    /// Takes the progress line away, so that a whole line can be written.
+    pub fn clear_progress(self) {
+        self.progress("");
+    }
+
+    /// The text in bold where colour is on.
+    pub fn bold(self, text: &str) -> String {
+        if self.colour {
+            format!("\x1b[1m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    /// The text dimmed where colour is on.
+    pub fn dim(self, text: &str) -> String {
+        if self.colour {
+            format!("\x1b[2m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What a sweep is told: the trials to run, each with all it needs.
+//!
+//! Built by `app` from the matrix, the Compose files and the workload. Nothing
+//! is resolved later: what the night runs was checked in the evening.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use indexmap::IndexMap;
+
+use super::Reason;
+use crate::load::{LoadModel, PhasePlan, Workload};
+use crate::scalar::Scalar;
+use crate::stack::Stack;
+
+/// A whole sweep.
+#[derive(Debug)]
+pub struct SweepPlan {
+    /// The run's id.
+    pub run_id: String,
+    /// The trials, in the order they are run.
+    pub jobs: Vec<Job>,
+    /// The service that is being sized.
+    pub subject: String,
+    /// Where load goes.
+    pub target: TargetSpec,
+    /// What is sent.
+    pub workload: Arc<Workload>,
+    /// The rest.
+    pub settings: Settings,
+}
+
+/// One trial to run.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// Index in the plan, from 1.
+    pub trial: u32,
+    /// Block, from 1.
+    pub block: u32,
+    /// `cell`.
+    pub role: &'static str,
+    /// The cell's id.
+    pub cell_id: String,
+    /// Axis values in file order.
+    pub axes: IndexMap<String, Scalar>,
+    /// Derived values in file order.
+    pub derived: IndexMap<String, Scalar>,
+    /// What the workload may name: axes, derived values, `env.X`.
+    pub variables: IndexMap<String, String>,
+    /// What is launched.
+    pub stack: Arc<Stack>,
+    /// Stretches of load, in order.
+    pub phases: Vec<JobPhase>,
+    /// Why it is not run, where it is not.
+    pub skip: Option<Reason>,
+}
+
+/// A phase of a trial.
+#[derive(Debug, Clone)]
+pub struct JobPhase {
+    /// What the generator is told.
+    pub plan: PhasePlan,
+    /// `latency` or `capacity`, for a window.
+    pub answers: Option<&'static str>,
+    /// Whether its load differs between the cells of a tier.
+    pub load_tied_to_knob: bool,
+}
+
+impl JobPhase {
+    /// `closed` or `open`.
+    pub fn load_model(&self) -> &'static str {
+        match self.plan.model {
+            LoadModel::Closed { .. } => "closed",
+            LoadModel::Open { .. } => "open",
+        }
+    }
+}
+
+/// Where load goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TargetSpec {
+    /// A service of the stack.
+    Service {
+        /// Its Compose name.
+        service: String,
+        /// Its port inside the container.
+        port: u16,
+        /// Put before every path.
+        base_path: String,
+    },
+    /// An address outside the stack.
+    Remote {
+        /// Where it is.
+        address: std::net::SocketAddr,
+        /// `Host` header.
+        host: String,
+        /// Put before every path.
+        base_path: String,
+    },
+}
+
+/// When the target counts as ready.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadySpec {
+    /// Path to get.
+    pub path: String,
+    /// Status it must answer.
+    pub status: u16,
+}
+
+/// What holds for every trial.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// When the target counts as ready; `None` is 'it accepts a connection'.
+    pub ready: Option<ReadySpec>,
+    /// Longest time from launch to ready.
+    pub ready_timeout: Duration,
+    /// Longest wait for one answer.
+    pub request_timeout: Duration,
+    /// Longest wait for a window's last answers.
+    pub drain: Duration,
+    /// Load threads.
+    pub load_threads: usize,
+    /// Seed of random values and arrivals.
+    pub seed: u64,
+    /// Failures in a row that end the sweep; 0 never does.
+    pub max_consecutive_failures: u32,
+    /// Whether the first failure ends the sweep.
+    pub fail_fast: bool,
+    /// The service level, where the matrix has one.
+    pub slo: Option<Slo>,
+    /// Launch and tear-down of one trial until some have been measured.
+    pub assumed_dead_time: Duration,
+}
+
+/// The service level that latency windows are judged by.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Slo {
+    /// Highest allowed p99 over everything due. **Units**: milliseconds.
+    pub p99_ms: Option<f64>,
+    /// Highest allowed share of errors.
+    pub error_rate: Option<f64>,
+}

@@ -1,0 +1,25 @@
+//! Running the trials of a sweep, one after the other.
+//!
+//! `job.rs` says what a sweep is told, `trial.rs` is the life of one trial as a
+//! pure step function, `shell.rs` performs it, `rows.rs` turns what came of it
+//! into rows, and `run.rs` goes from trial to trial and writes everything down.
+//!
+//! **Invariant**: this module never sees the command line, a terminal, CSV or
+//! bollard. It gets an engine, a plan and a place to write to; what happens
+//! leaves it as events and rows.
+
+mod clock;
+mod job;
+mod outcome;
+mod progress;
+mod rows;
+mod run;
+mod shell;
+mod trial;
+#[cfg(test)]
+mod tests;
+
+pub use clock::Clock;
+pub use job::{Job, JobPhase, ReadySpec, Settings, Slo, SweepPlan, TargetSpec};
+pub use run::{Sinks, SweepError, SweepSummary, run};
+pub use trial::{Action, Ending, Reason, Signal, State, step};

@@ -1,0 +1,47 @@
+//! What one trial came to, before it is put into rows.
+
+use std::time::Duration;
+
+use indexmap::IndexMap;
+
+use super::Ending;
+use crate::engine::CounterDelta;
+use crate::measure::WindowSummary;
+
+/// Everything the shell learned about a trial.
+#[derive(Debug)]
+pub(super) struct TrialOutcome {
+    /// How it ended.
+    pub(super) ending: Ending,
+    /// Windows that were held to their end with their limits proven at both edges.
+    pub(super) windows: Vec<WindowOutcome>,
+    /// RFC 3339 in UTC.
+    pub(super) started_at: String,
+    /// `direct`, `published` or `remote`, once launched.
+    pub(super) target_path: Option<&'static str>,
+    /// Launch to ready plus tear-down.
+    pub(super) dead_time: Option<Duration>,
+    /// Restarts of the subject.
+    pub(super) restarts: Option<u32>,
+    /// Whether the kernel killed a container for memory.
+    pub(super) oom_killed: Option<bool>,
+    /// Container logs by service, when not every window is valid.
+    pub(super) logs: Vec<(String, String)>,
+    /// What tear-down could not remove, in words.
+    pub(super) left_behind: Option<String>,
+}
+
+/// One window that was held to its end.
+#[derive(Debug)]
+pub(super) struct WindowOutcome {
+    /// Index of the phase.
+    pub(super) phase: usize,
+    /// The generator's figures.
+    pub(super) summary: WindowSummary,
+    /// What each service used between the edges.
+    pub(super) counters: IndexMap<String, CounterDelta>,
+    /// CPU the whole host used. **Units**: cores.
+    pub(super) host_busy_cores: Option<f64>,
+    /// `kernel` or `inspect`, the weaker of both edges.
+    pub(super) proof: &'static str,
+}

@@ -1,0 +1,205 @@
+//! From what a trial came to, to its rows. Pure.
+//!
+//! **Invariant**: one row for every planned window, whatever happened. A window
+//! that was not held to its end has the reason and no figures.
+
+use std::time::Duration;
+
+use indexmap::IndexMap;
+
+use super::outcome::{TrialOutcome, WindowOutcome};
+use super::shell::pacing_of;
+use super::{Ending, Job, JobPhase, Reason, Settings, SweepPlan};
+use crate::engine::CounterDelta;
+use crate::load::LoadModel;
+use crate::measure::{Figures, Judgement, judge};
+use crate::results::{SCHEMA_VERSION, TrialRow, Verdict};
+use crate::stack::Stack;
+
+/// The rows of a trial, in the order of its windows.
+pub(super) fn rows_of(plan: &SweepPlan, job: &Job, outcome: &TrialOutcome) -> Vec<TrialRow> {
+    let failure = match &outcome.ending {
+        Ending::Measured => None,
+        Ending::Failed(reason) => Some((Verdict::Failed, reason)),
+    };
+    windows(job)
+        .map(|(index, phase)| {
+            let mut row = base_row(&plan.run_id, job, phase);
+            row.started_at = Some(outcome.started_at.clone());
+            row.target_path = outcome.target_path.map(str::to_owned);
+            row.dead_time_s = outcome.dead_time.map(|time| time.as_secs_f64());
+            row.restarts = outcome.restarts;
+            row.oom_killed = outcome.oom_killed;
+            row.subject_cpu_limit_cores = cpu_limit(&job.stack, &plan.subject);
+            row.warmup_s = Some(warm_up_before(job, index).as_secs_f64());
+            match outcome.windows.iter().find(|window| window.phase == index) {
+                Some(window) => fill(&mut row, window, phase, plan),
+                None => {
+                    let (verdict, reason) = failure.map_or_else(
+                        || (Verdict::Failed, Reason::new("load_failed", "the window was never held")),
+                        |(verdict, reason)| (verdict, reason.clone()),
+                    );
+                    row.verdict = verdict;
+                    row.reason = Some(reason.code.to_owned());
+                    row.detail = Some(reason.words);
+                }
+            }
+            row
+        })
+        .collect()
+}
+
+/// The rows of a trial that was not run.
+pub(super) fn skipped_rows(run_id: &str, job: &Job, reason: &Reason) -> Vec<TrialRow> {
+    windows(job)
+        .map(|(_, phase)| TrialRow {
+            verdict: Verdict::Skipped,
+            reason: Some(reason.code.to_owned()),
+            detail: Some(reason.words.clone()),
+            ..base_row(run_id, job, phase)
+        })
+        .collect()
+}
+
+/// The windows of a trial with their place among its phases.
+pub(super) fn windows(job: &Job) -> impl Iterator<Item = (usize, &JobPhase)> {
+    job.phases.iter().enumerate().filter(|(_, phase)| phase.plan.window)
+}
+
+/// The CPU limit a service is launched with. **Units**: cores.
+fn cpu_limit(stack: &Stack, service: &str) -> Option<f64> {
+    stack.services.get(service).and_then(|service| service.cpus)
+}
+
+/// Load that ran before a window without being measured.
+fn warm_up_before(job: &Job, window: usize) -> Duration {
+    job.phases[..window].iter().filter(|phase| !phase.plan.window).map(|phase| phase.plan.duration).sum()
+}
+
+fn base_row(run_id: &str, job: &Job, phase: &JobPhase) -> TrialRow {
+    let (users, planned_rate_rps) = match phase.plan.model {
+        LoadModel::Closed { users } => (Some(users), None),
+        LoadModel::Open { requests_per_second, .. } => (None, Some(requests_per_second)),
+    };
+    let is_open = users.is_none();
+    TrialRow {
+        schema_version: SCHEMA_VERSION,
+        run_id: run_id.to_owned(),
+        trial: job.trial,
+        attempt: 1,
+        role: job.role.to_owned(),
+        counted: true,
+        block: job.block,
+        cell_id: job.cell_id.clone(),
+        axes: job.axes.clone(),
+        variables: job.derived.clone(),
+        window: phase.plan.name.clone(),
+        answers: phase.answers.map(str::to_owned),
+        load_model: Some(phase.load_model().to_owned()),
+        latency_from: Some(if is_open { "due" } else { "send" }.to_owned()),
+        users,
+        planned_rate_rps,
+        window_s: Some(phase.plan.duration.as_secs_f64()),
+        flags: phase.load_tied_to_knob.then(|| "load_tied_to_knob".to_owned()).into_iter().collect(),
+        service_cpu_cores: job.stack.services.keys().map(|name| (name.clone(), None)).collect(),
+        ..TrialRow::default()
+    }
+}
+
+fn fill(row: &mut TrialRow, window: &WindowOutcome, phase: &JobPhase, plan: &SweepPlan) {
+    let verdict = judge(&window.summary, pacing_of(phase));
+    row.verdict = match verdict.judgement {
+        Judgement::Valid => Verdict::Valid,
+        Judgement::Suspect => Verdict::Suspect,
+        Judgement::Failed => Verdict::Failed,
+    };
+    row.reason = verdict.reasons.first().map(|reason| reason.code().to_owned());
+    if verdict.judgement != Judgement::Valid {
+        row.detail = Some(window_detail(&window.summary.total, &window.summary.failures));
+    }
+    row.flags.extend(verdict.flags.iter().map(|flag| flag.code().to_owned()));
+    fill_figures(row, window);
+    fill_host(row, window, &plan.subject);
+    row.slo_met = slo_met(&plan.settings, phase, &window.summary.total);
+}
+
+fn fill_figures(row: &mut TrialRow, window: &WindowOutcome) {
+    let Figures { counts, throughput_rps, achieved_rate_rps, latency_ms, service_ms, send_lag_ms, p99_due_ms } =
+        &window.summary.total;
+    row.achieved_rate_rps = Some(*achieved_rate_rps);
+    row.arrivals = Some(window.summary.arrivals);
+    row.journeys = Some(window.summary.journeys.counts.successes);
+    row.due = Some(counts.due);
+    row.requests = Some(counts.requests);
+    row.successes = Some(counts.successes);
+    row.refused = Some(counts.refused);
+    row.errors = Some(counts.errors.total());
+    row.abandoned = Some(counts.abandoned);
+    row.unsent = Some(counts.unsent);
+    row.throughput_rps = Some(*throughput_rps);
+    row.mean_ms = latency_ms.mean;
+    row.p50_ms = latency_ms.p50;
+    row.p90_ms = latency_ms.p90;
+    row.p95_ms = latency_ms.p95;
+    row.p99_ms = latency_ms.p99;
+    row.p999_ms = latency_ms.p999;
+    row.max_ms = latency_ms.max;
+    row.p99_due_ms = *p99_due_ms;
+    row.service_p99_ms = service_ms.p99;
+    row.journey_p99_ms = window.summary.journeys.latency_ms.p99;
+    row.send_lag_p99_ms = send_lag_ms.p99;
+}
+
+fn fill_host(row: &mut TrialRow, window: &WindowOutcome, subject: &str) {
+    let cores = |delta: &CounterDelta| Some(delta.cpu_cores);
+    row.service_cpu_cores = row
+        .service_cpu_cores
+        .keys()
+        .map(|name| (name.clone(), window.counters.get(name).and_then(cores)))
+        .collect::<IndexMap<_, _>>();
+    if let Some(delta) = window.counters.get(subject) {
+        row.subject_cpu_cores = Some(delta.cpu_cores);
+        row.throttled_ratio = delta.throttled_ratio;
+        row.subject_memory_peak_bytes = delta.memory_peak_bytes;
+        let requests = window.summary.total.counts.requests;
+        if requests > 0 {
+            let cpu_ms = delta.cpu_cores * window.summary.length.as_secs_f64() * 1e3;
+            row.cpu_ms_per_request = Some(cpu_ms / requests as f64);
+        }
+    }
+    let length_s = window.summary.length.as_secs_f64();
+    row.generator_cpu_cores = (length_s > 0.0).then(|| window.summary.generator_cpu.as_secs_f64() / length_s);
+    row.host_busy_cores = window.host_busy_cores;
+    row.proof = Some(window.proof.to_owned());
+}
+
+/// The service level is asked of latency windows alone; a saturating loop would
+/// fail any level by design.
+fn slo_met(settings: &Settings, phase: &JobPhase, figures: &Figures) -> Option<bool> {
+    let slo = settings.slo?;
+    if phase.answers != Some("latency") {
+        return None;
+    }
+    let p99_is_met = slo.p99_ms.is_none_or(|limit| figures.p99_due_ms.is_some_and(|p99| p99 <= limit));
+    let n_failed = figures.counts.errors.total() + figures.counts.abandoned + figures.counts.unsent;
+    let rate = n_failed as f64 / figures.counts.due.max(1) as f64;
+    Some(p99_is_met && slo.error_rate.is_none_or(|limit| rate <= limit))
+}
+
+fn window_detail(figures: &Figures, failures: &[String]) -> String {
+    let counts = &figures.counts;
+    let mut words = format!(
+        "{} of {} requests succeeded ({} refused, {} errors, {} abandoned, {} unsent)",
+        counts.successes,
+        counts.due,
+        counts.refused,
+        counts.errors.total(),
+        counts.abandoned,
+        counts.unsent
+    );
+    if let Some(last) = failures.last() {
+        words.push_str("; last failure: ");
+        words.push_str(last);
+    }
+    words
+}
