@@ -114,12 +114,9 @@ pub struct RunArgs {
     /// Print one JSON event a line
     #[arg(long)]
     pub json: bool,
-    /// Folder for runs
-    #[arg(long, default_value = "results")]
-    pub results: PathBuf,
-    /// Folder for charts
-    #[arg(long, default_value = "charts")]
-    pub charts: PathBuf,
+    /// Folder that holds results/ and charts/
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub out: PathBuf,
 }
 
 /// `report`
@@ -128,12 +125,9 @@ pub struct ReportArgs {
     /// A run id, a run's folder, or `latest`
     #[arg(default_value = "latest")]
     pub run: String,
-    /// Folder for runs
-    #[arg(long, default_value = "results")]
-    pub results: PathBuf,
-    /// Folder for charts
-    #[arg(long, default_value = "charts")]
-    pub charts: PathBuf,
+    /// Folder that holds results/ and charts/
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub out: PathBuf,
 }
 
 /// `up`

@@ -9,6 +9,7 @@
 
 use std::time::Duration;
 
+use indexmap::IndexMap;
 use serde::Serialize;
 
 /// Something that happened, with its time.
@@ -69,6 +70,13 @@ pub enum EventKind {
         after_s: f64,
         /// Where the target is reached.
         target: String,
+    },
+    /// The first stack that came up was asked what runs in it.
+    VersionsSeen {
+        /// What each service says of its version, where it could be asked.
+        versions: IndexMap<String, String>,
+        /// Median time to open a connection to the idle target. **Units**: milliseconds.
+        idle_connect_ms: Option<f64>,
     },
     /// A stretch of load begins.
     PhaseStarted {
@@ -135,8 +143,6 @@ pub enum EventKind {
         /// In words.
         text: String,
     },
-    /// The first interrupt arrived: the trial is being torn down.
-    Interrupted,
     /// The last row is written.
     RunFinished {
         /// The run's id.

@@ -96,7 +96,7 @@ impl Reporter for ConsoleReporter {
             | EventKind::RunStarted { .. }
             | EventKind::WindowMeasured { .. }
             | EventKind::Warned { .. }
-            | EventKind::Interrupted
+            | EventKind::VersionsSeen { .. }
             | EventKind::RunFinished { .. } => line_of(&event.kind),
         };
         if let Some(line) = lasting {

@@ -70,6 +70,13 @@ pub(super) fn line_of(kind: &EventKind) -> Option<String> {
             format!("{} {what} {phase}, {}", name_of(trial), seconds(*length_s))
         }
         EventKind::Ticked { .. } => return None,
+        EventKind::VersionsSeen { versions, .. } => {
+            if versions.is_empty() {
+                return None;
+            }
+            let seen: Vec<String> = versions.iter().map(|(service, version)| format!("{service}: {version}")).collect();
+            format!("runs {}", seen.join("; "))
+        }
         EventKind::WindowMeasured {
             trial,
             window,

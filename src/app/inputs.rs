@@ -1,0 +1,316 @@
+//! Everything a command reads before it does anything: matrix, Compose files,
+//! workload, and what they say of each other. All problems are collected.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+
+use super::error::AppError;
+use super::environment::Environment;
+use crate::cli::MatrixArgs;
+use crate::load::Workload;
+use crate::matrix::{self, Cell, Plan, Sweep};
+use crate::problem::{Location, Problem, Problems, nearest};
+use crate::secret::Secrets;
+use crate::stack::{ComposeFiles, OverrideNode, OverrideValue, ResolveRequest, Stack};
+
+/// What was read and fits together.
+#[derive(Debug)]
+pub(super) struct Inputs {
+    pub(super) sweep: Sweep,
+    pub(super) matrix_text: String,
+    pub(super) compose: ComposeFiles,
+    pub(super) workload: Arc<Workload>,
+    pub(super) workload_path: PathBuf,
+    pub(super) plan: Plan,
+    pub(super) secrets: Secrets,
+    settings: IndexMap<String, String>,
+    environment: BTreeMap<String, String>,
+    roots: Vec<String>,
+    profiles: Vec<String>,
+    shared: Vec<String>,
+}
+
+impl Inputs {
+    /// Reads everything and plans; `only` keeps the cells for which it is true.
+    ///
+    /// **Errors**: every problem of every file.
+    pub(super) fn read(
+        arguments: &MatrixArgs,
+        only: Option<&str>,
+        environment: &Environment,
+    ) -> Result<Self, AppError> {
+        let path = &arguments.matrix;
+        let matrix_text = read_matrix(path)?;
+        let sweep = matrix::read(path, &matrix_text)?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let (compose, workload, workload_path) = read_files(&sweep, folder)?;
+        let settings: IndexMap<String, String> = arguments.settings.iter().cloned().collect();
+
+        let mut problems = Vec::new();
+        check_settings(&sweep, &settings, path, &mut problems);
+        check_services(&sweep, &compose, &mut problems);
+        check_workload_names(&sweep, &workload, &settings, environment, &mut problems);
+        let reached: BTreeSet<String> = compose
+            .variables()
+            .into_iter()
+            .chain(workload.variables().iter().map(|used| used.name.clone()))
+            .chain(sweep.used_names())
+            .collect();
+        let mut plan = match matrix::plan(&sweep, &reached) {
+            Ok(plan) => plan,
+            Err(more) => {
+                problems.extend(more.0);
+                return Err(Problems(problems).into());
+            }
+        };
+        if let Some(only) = only {
+            plan.retain("--only", only)?;
+        }
+        let mut inputs = Self {
+            roots: roots_of(&sweep, &compose),
+            profiles: sweep.profiles.iter().map(|profile| profile.value.clone()).collect(),
+            shared: sweep.trials.shared.iter().map(|shared| shared.value.clone()).collect(),
+            secrets: Secrets::new(environment.salt()),
+            environment: environment.variables().clone(),
+            sweep,
+            matrix_text,
+            compose,
+            workload: Arc::new(workload),
+            workload_path,
+            plan,
+            settings,
+        };
+        inputs.hide_named_secrets();
+        // One cell of each tier shows nearly every problem of the Compose files.
+        for index in inputs.first_cells_of_tiers() {
+            if let Err(more) = inputs.resolve(index) {
+                problems.extend(more.0);
+            }
+        }
+        problems.sort();
+        problems.dedup();
+        if problems.is_empty() { Ok(inputs) } else { Err(Problems(problems).into()) }
+    }
+
+    /// The stack of a cell; secrets met on the way are hidden from then on.
+    ///
+    /// **Errors**: every problem of what would be started.
+    pub(super) fn resolve(&mut self, cell: usize) -> Result<Stack, Problems> {
+        let mut variables = self.settings.clone();
+        variables.extend(self.variables_of(&self.plan.cells[cell]));
+        let request = ResolveRequest {
+            cell: &variables,
+            environment: &self.environment,
+            roots: &self.roots,
+            profiles: &self.profiles,
+            shared: &self.shared,
+        };
+        let resolution = self.compose.resolve(&request)?;
+        for secret in &resolution.secrets {
+            self.secrets.hide(secret);
+        }
+        // The text of a level is the result; and what `--set` gives is plain by choice.
+        for value in variables.values() {
+            self.secrets.reveal(value);
+        }
+        Ok(resolution.stack)
+    }
+
+    /// The stacks of all cells, in the order of the plan.
+    ///
+    /// **Errors**: every problem of any cell, each once.
+    pub(super) fn resolve_all(&mut self) -> Result<Vec<Arc<Stack>>, Problems> {
+        let mut stacks = Vec::new();
+        let mut problems = Vec::new();
+        for cell in 0..self.plan.cells.len() {
+            match self.resolve(cell) {
+                Ok(stack) => stacks.push(Arc::new(stack)),
+                Err(more) => problems.extend(more.0),
+            }
+        }
+        problems.sort();
+        problems.dedup();
+        if problems.is_empty() { Ok(stacks) } else { Err(Problems(problems)) }
+    }
+
+    /// Axes and derived values of a cell as text, by name.
+    pub(super) fn variables_of(&self, cell: &Cell) -> IndexMap<String, String> {
+        cell.variables().map(|(name, text)| (name.to_owned(), text)).collect()
+    }
+
+    /// What the workload may name for a cell: its values, `--set`, and `env.X`.
+    pub(super) fn workload_variables(&self, cell: &Cell) -> IndexMap<String, String> {
+        let mut variables = self.settings.clone();
+        variables.extend(self.variables_of(cell));
+        for used in self.workload.environment() {
+            if let Some(value) = self.environment.get(&used.name) {
+                variables.insert(format!("env.{}", used.name), value.clone());
+            }
+        }
+        variables
+    }
+
+    /// Services that must be started.
+    pub(super) fn roots(&self) -> &[String] {
+        &self.roots
+    }
+
+    /// Whether load goes to a service of the stack.
+    pub(super) fn target_is_service(&self) -> bool {
+        let host = &self.sweep.load.target.value.host;
+        self.compose.service_names().iter().any(|name| name == host)
+    }
+
+    fn first_cells_of_tiers(&self) -> Vec<usize> {
+        let mut seen = BTreeSet::new();
+        (0..self.plan.cells.len()).filter(|cell| seen.insert(self.plan.tier_of(*cell).to_string())).collect()
+    }
+
+    fn hide_named_secrets(&mut self) {
+        let named = self.sweep.secrets.iter().map(|name| &name.value);
+        let used = self.workload.environment().iter().map(|used| &used.name);
+        for name in named.chain(used) {
+            if let Some(value) = self.environment.get(name) {
+                self.secrets.hide(value);
+            }
+        }
+    }
+}
+
+fn read_matrix(path: &Path) -> Result<String, AppError> {
+    match fs_err::read_to_string(path) {
+        Ok(text) => Ok(text),
+        Err(error) => {
+            let not_found = error.kind() == std::io::ErrorKind::NotFound;
+            let error = AppError::input(anyhow::Error::new(error).context("read the matrix"));
+            Err(if not_found {
+                error.hint("name the matrix file, or let `nightsweep init` write one beside your Compose file")
+            } else {
+                error
+            })
+        }
+    }
+}
+
+/// The files the matrix names; problems of both kinds together.
+fn read_files(sweep: &Sweep, folder: &Path) -> Result<(ComposeFiles, Workload, PathBuf), Problems> {
+    let mut problems = Vec::new();
+    let paths: Vec<PathBuf> = sweep.stack.iter().map(|file| folder.join(&file.value)).collect();
+    let missing = |path: &Path| !path.exists();
+    for (file, path) in sweep.stack.iter().zip(&paths).filter(|(_, path)| missing(path)) {
+        let message = format!("there is no Compose file `{}`", path.display());
+        let hint = "paths are relative to the matrix file".to_owned();
+        problems.push(Problem::new(file.location.clone(), message).with_hint(hint));
+    }
+    let workload_path = folder.join(&sweep.load.workload.value);
+    if missing(&workload_path) {
+        let message = format!("there is no workload file `{}`", workload_path.display());
+        let hint = "paths are relative to the matrix file".to_owned();
+        problems.push(Problem::new(sweep.load.workload.location.clone(), message).with_hint(hint));
+    }
+    let compose = if problems.iter().any(|problem| problem.message.contains("Compose")) {
+        None
+    } else {
+        let read = ComposeFiles::read(&paths).and_then(|files| match &sweep.overrides {
+            Some(tree) => files.with_override(&override_of(tree)),
+            None => Ok(files),
+        });
+        read.map_err(|more| problems.extend(more.0)).ok()
+    };
+    let workload = if missing(&workload_path) {
+        None
+    } else {
+        Workload::read(&workload_path).map_err(|more| problems.extend(more.0)).ok()
+    };
+    match (compose, workload) {
+        (Some(compose), Some(workload)) if problems.is_empty() => Ok((compose, workload, workload_path)),
+        _ => Err(Problems(problems)),
+    }
+}
+
+/// The matrix's tree as the stack takes it; neither module knows the other.
+fn override_of(tree: &matrix::OverrideNode) -> OverrideNode {
+    let value = match &tree.value {
+        matrix::OverrideValue::Map(entries) => OverrideValue::Map(
+            entries.iter().map(|(key, place, node)| (key.clone(), place.clone(), override_of(node))).collect(),
+        ),
+        matrix::OverrideValue::List(items) => OverrideValue::List(items.iter().map(override_of).collect()),
+        matrix::OverrideValue::Scalar(scalar) => OverrideValue::Scalar(scalar.clone()),
+    };
+    OverrideNode { location: tree.location.clone(), value }
+}
+
+fn check_settings(sweep: &Sweep, settings: &IndexMap<String, String>, path: &Path, problems: &mut Vec<Problem>) {
+    for name in settings.keys().filter(|name| sweep.names().contains(name)) {
+        let message = format!("`--set {name}=...` names an axis or derived value of the matrix");
+        problems.push(Problem::new(Location::start_of(path), message).with_hint("the matrix decides its value"));
+    }
+}
+
+fn check_services(sweep: &Sweep, compose: &ComposeFiles, problems: &mut Vec<Problem>) {
+    let names = compose.service_names();
+    let known = || names.join(", ");
+    let mut unknown = |what: &str, name: &str, location: &Location| {
+        if !names.iter().any(|known| known == name) {
+            let near = nearest(name, names.iter().map(String::as_str));
+            let hint = near.map_or_else(|| format!("services: {}", known()), |near| format!("did you mean `{near}`?"));
+            let message = format!("{what} `{name}` is not a service of the Compose files");
+            problems.push(Problem::new(location.clone(), message).with_hint(hint));
+        }
+    };
+    unknown("subject", &sweep.subject.value, &sweep.subject.location);
+    for service in &sweep.services {
+        unknown("service", &service.value, &service.location);
+    }
+    // A host name with a dot or a colon, and this host, are addresses outside the stack.
+    let target = &sweep.load.target;
+    let host = &target.value.host;
+    if !host.contains(['.', ':']) && host != "localhost" {
+        unknown("target", host, &target.location);
+    }
+}
+
+fn check_workload_names(
+    sweep: &Sweep,
+    workload: &Workload,
+    settings: &IndexMap<String, String>,
+    environment: &Environment,
+    problems: &mut Vec<Problem>,
+) {
+    for used in workload.variables() {
+        if sweep.names().contains(&used.name) || settings.contains_key(&used.name) {
+            continue;
+        }
+        let near = nearest(&used.name, sweep.names().iter().map(String::as_str));
+        let hint = match near.or(used.similar.as_deref()) {
+            Some(near) => format!("did you mean `${{{near}}}`?"),
+            None => format!("axes and derived values are {}", sweep.names().join(", ")),
+        };
+        let message = format!("`${{{}}}` is no axis, derived value, capture or table field", used.name);
+        problems.push(Problem::new(used.location.clone(), message).with_hint(hint));
+    }
+    for used in workload.environment() {
+        if !environment.variables().contains_key(&used.name) {
+            let message = format!("`${{env.{0}}}`: the environment variable {0} is not set", used.name);
+            let hint = format!("set it before the command: `{}=... nightsweep ...`", used.name);
+            problems.push(Problem::new(used.location.clone(), message).with_hint(hint));
+        }
+    }
+}
+
+/// Subject, target and what the matrix asks for besides.
+fn roots_of(sweep: &Sweep, compose: &ComposeFiles) -> Vec<String> {
+    let names = compose.service_names();
+    let mut roots = vec![sweep.subject.value.clone()];
+    let target = &sweep.load.target.value.host;
+    let wanted = sweep.services.iter().map(|service| &service.value).chain([target]);
+    for name in wanted {
+        if names.contains(name) && !roots.contains(name) {
+            roots.push(name.clone());
+        }
+    }
+    roots
+}

@@ -1,0 +1,174 @@
+//! From what was read to what the sweep is told.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+
+use super::error::AppError;
+use super::inputs::Inputs;
+use crate::load::{LoadModel, PhasePlan};
+use crate::matrix::{ASSUMED_DEAD_TIME, CellLoad, CellPhase};
+use crate::stack::Stack;
+use crate::sweep::{Job, JobPhase, ReadySpec, Reason, Settings, Slo, SweepPlan, TargetSpec};
+
+/// Most load threads unless the user says otherwise: two carry far more than a
+/// service under test on the same host, and each takes a core from it.
+const MOST_LOAD_THREADS: usize = 2;
+
+/// What the flags of `run` add.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Choices {
+    pub(super) fail_fast: bool,
+    pub(super) skip_too_large: bool,
+}
+
+/// The sweep as it will be run on a host with so many CPUs.
+///
+/// **Errors**: tiers that the host cannot hold, unless they are to be skipped;
+/// a target that has no address.
+pub(super) async fn sweep_plan(
+    inputs: &Inputs,
+    stacks: &[Arc<Stack>],
+    run_id: String,
+    host_cpus: u32,
+    choices: Choices,
+) -> Result<SweepPlan, AppError> {
+    let too_large: Vec<Option<Reason>> = stacks.iter().map(|stack| too_large(stack, host_cpus)).collect();
+    if !choices.skip_too_large {
+        refuse_too_large(inputs, &too_large, host_cpus)?;
+    }
+    let sweep = &inputs.sweep;
+    let jobs = inputs
+        .plan
+        .trials
+        .iter()
+        .map(|trial| {
+            let cell = &inputs.plan.cells[trial.cell];
+            let own = |values: Vec<(&str, &crate::scalar::Scalar)>| -> IndexMap<_, _> {
+                values.into_iter().map(|(name, value)| (name.to_owned(), value.clone())).collect()
+            };
+            Job {
+                trial: trial.index,
+                block: trial.block,
+                role: "cell",
+                cell_id: cell.id().to_string(),
+                axes: own(cell.axes().collect()),
+                derived: own(cell.derived().collect()),
+                variables: inputs.workload_variables(cell),
+                stack: Arc::clone(&stacks[trial.cell]),
+                phases: inputs.plan.phases(cell).into_iter().map(job_phase).collect(),
+                skip: too_large[trial.cell].clone(),
+            }
+        })
+        .collect();
+    let trials = &sweep.trials;
+    let load_threads = sweep.load.threads.unwrap_or_else(default_load_threads);
+    Ok(SweepPlan {
+        run_id,
+        jobs,
+        subject: sweep.subject.value.clone(),
+        target: target(inputs).await?,
+        workload: Arc::clone(&inputs.workload),
+        settings: Settings {
+            ready: sweep.load.ready.as_ref().map(|ready| ReadySpec { path: ready.path.clone(), status: ready.status }),
+            ready_timeout: trials.ready_timeout,
+            request_timeout: sweep.load.timeout,
+            drain: sweep.load.drain,
+            load_threads,
+            seed: trials.seed,
+            max_consecutive_failures: trials.max_consecutive_failures.unwrap_or(0),
+            fail_fast: choices.fail_fast,
+            slo: (sweep.slo.p99_ms.is_some() || sweep.slo.error_rate.is_some())
+                .then_some(Slo { p99_ms: sweep.slo.p99_ms, error_rate: sweep.slo.error_rate }),
+            assumed_dead_time: ASSUMED_DEAD_TIME,
+        },
+    })
+}
+
+/// Load threads when nobody says how many.
+pub(super) fn default_load_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST_LOAD_THREADS))
+}
+
+fn job_phase(phase: CellPhase) -> JobPhase {
+    JobPhase {
+        answers: phase.answers.map(|answers| answers.as_str()),
+        load_tied_to_knob: phase.load_tied_to_knob,
+        plan: PhasePlan {
+            name: phase.name,
+            window: phase.window,
+            duration: phase.duration,
+            model: match phase.model {
+                CellLoad::Closed { users } => LoadModel::Closed { users },
+                CellLoad::Open { requests_per_second, max_in_flight } => {
+                    LoadModel::Open { requests_per_second, max_in_flight }
+                }
+            },
+        },
+    }
+}
+
+/// Why a stack does not fit on the host, where it does not.
+fn too_large(stack: &Stack, host_cpus: u32) -> Option<Reason> {
+    let (name, cpus) = stack
+        .services
+        .iter()
+        .filter_map(|(name, service)| service.cpus.map(|cpus| (name, cpus)))
+        .find(|(_, cpus)| *cpus > f64::from(host_cpus))?;
+    let words = format!("service `{name}` asks for {cpus} CPUs and the engine's host has {host_cpus}");
+    Some(Reason::new("cpus_exceed_host", words))
+}
+
+fn refuse_too_large(inputs: &Inputs, too_large: &[Option<Reason>], host_cpus: u32) -> Result<(), AppError> {
+    let mut tiers: IndexMap<String, String> = IndexMap::new();
+    for (cell, reason) in too_large.iter().enumerate() {
+        if let Some(reason) = reason {
+            let tier = format!("{} = {}", inputs.sweep.tier(), inputs.plan.tier_of(cell));
+            tiers.entry(tier).or_insert_with(|| reason.words.clone());
+        }
+    }
+    if tiers.is_empty() {
+        return Ok(());
+    }
+    let n_cells = too_large.iter().flatten().count();
+    let lines: Vec<String> = tiers.iter().map(|(tier, words)| format!("\n  {tier}: {words}")).collect();
+    let fits = inputs.plan.cells.len() - n_cells;
+    let hint = if fits == 0 {
+        "run it on a larger host, or lower the CPU limits in the matrix".to_owned()
+    } else {
+        format!("`--skip-too-large` runs the {fits} cells that fit and gives the others `skipped` rows")
+    };
+    let error = anyhow::anyhow!(
+        "{n_cells} of {} cells need more CPUs than this host's {host_cpus}; nothing was started{}",
+        inputs.plan.cells.len(),
+        lines.concat()
+    );
+    Err(AppError::environment(error).hint(hint))
+}
+
+async fn target(inputs: &Inputs) -> Result<TargetSpec, AppError> {
+    let target = &inputs.sweep.load.target.value;
+    if inputs.target_is_service() {
+        return Ok(TargetSpec::Service {
+            service: target.host.clone(),
+            port: target.port,
+            base_path: target.base_path.clone(),
+        });
+    }
+    Ok(TargetSpec::Remote {
+        address: resolve(&target.host, target.port).await?,
+        host: format!("{}:{}", target.host, target.port),
+        base_path: target.base_path.clone(),
+    })
+}
+
+/// The first address of a host name.
+pub(super) async fn resolve(host: &str, port: u16) -> Result<SocketAddr, AppError> {
+    let found = tokio::net::lookup_host((host, port)).await;
+    let no_address = || anyhow::anyhow!("find the address of `{host}`");
+    match found {
+        Ok(mut addresses) => addresses.next().ok_or_else(|| AppError::environment(no_address())),
+        Err(error) => Err(AppError::environment(anyhow::Error::new(error).context(no_address()))),
+    }
+}

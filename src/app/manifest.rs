@@ -1,0 +1,110 @@
+//! run.json: everything about a run that could explain a number.
+
+use indexmap::IndexMap;
+use serde_json::{Value, json};
+
+use super::environment::Environment;
+use super::inputs::Inputs;
+use crate::engine::{HostFacts, ImageFacts};
+use crate::stack::Stack;
+use crate::sweep::{SweepPlan, TargetSpec};
+
+/// Meaning of the manifest's fields.
+const MANIFEST_VERSION: u32 = 1;
+
+/// The manifest of a run that is about to begin.
+///
+/// **Shape**: secrets are still in it; they are taken out when it is written.
+pub(super) fn manifest(
+    inputs: &Inputs,
+    plan: &SweepPlan,
+    stacks: &[std::sync::Arc<Stack>],
+    environment: &Environment,
+    facts: &HostFacts,
+    images: &IndexMap<String, ImageFacts>,
+) -> Value {
+    let sweep = &inputs.sweep;
+    let cells: Vec<Value> = inputs
+        .plan
+        .cells
+        .iter()
+        .zip(stacks)
+        .map(|(cell, stack)| {
+            json!({
+                "id": cell.id().to_string(),
+                "axes": cell.axes().collect::<IndexMap<_, _>>(),
+                "derived": cell.derived().collect::<IndexMap<_, _>>(),
+                "stack": stack.as_ref(),
+            })
+        })
+        .collect();
+    let phases: Vec<Value> = plan.jobs.first().map_or_else(Vec::new, |job| {
+        job.phases
+            .iter()
+            .map(|phase| {
+                json!({
+                    "name": phase.plan.name,
+                    "window": phase.plan.window,
+                    "answers": phase.answers,
+                    "load_model": phase.load_model(),
+                    "duration_s": phase.plan.duration.as_secs_f64(),
+                })
+            })
+            .collect()
+    });
+    json!({
+        "manifest_version": MANIFEST_VERSION,
+        "run_id": plan.run_id,
+        "name": sweep.name,
+        "title": sweep.report.title,
+        "author": sweep.report.author,
+        "notes": sweep.report.notes,
+        "tool": { "name": "nightsweep", "version": env!("CARGO_PKG_VERSION") },
+        "started_at": format!("{:.3}", environment.now()),
+        "tier": sweep.tier(),
+        "axes": sweep.axes.iter().map(|axis| (axis.name.clone(), &axis.levels)).collect::<IndexMap<_, _>>(),
+        "derived": sweep.derived.iter().map(|derived| derived.name.clone()).collect::<Vec<_>>(),
+        "cost": sweep.cost,
+        "subject": plan.subject,
+        "target": target(&plan.target),
+        "phases": phases,
+        "operations": inputs.workload.operation_names(),
+        "repeats": sweep.trials.repeats,
+        "seed": sweep.trials.seed,
+        "load_threads": plan.settings.load_threads,
+        "engine": facts,
+        "host": host(),
+        "images": images,
+        "versions": {},
+        "cells": cells,
+    })
+}
+
+fn target(target: &TargetSpec) -> Value {
+    match target {
+        TargetSpec::Service { service, port, base_path } => {
+            json!({ "service": service, "port": port, "base_path": base_path })
+        }
+        TargetSpec::Remote { address, host, base_path } => {
+            json!({ "address": address.to_string(), "host": host, "base_path": base_path })
+        }
+    }
+}
+
+/// The host the generator runs on, as its kernel tells.
+fn host() -> Value {
+    let line = |path: &str| fs_err::read_to_string(path).ok().map(|text| text.trim().to_owned());
+    let cpu_model = line("/proc/cpuinfo").and_then(|text| {
+        let model = text.lines().find(|line| line.starts_with("model name"))?;
+        Some(model.split_once(':')?.1.trim().to_owned())
+    });
+    json!({
+        "name": line("/proc/sys/kernel/hostname"),
+        "kernel": line("/proc/sys/kernel/osrelease"),
+        "cpu_model": cpu_model,
+        "cores": std::thread::available_parallelism().ok().map(std::num::NonZero::get),
+        "governor": line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "clock_source": line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "load_average": line("/proc/loadavg"),
+    })
+}

@@ -1,0 +1,66 @@
+//! The composition root: one function per command.
+//!
+//! Here parts are put together and errors get their exit codes; nothing is
+//! measured, drawn or decided here. `inputs.rs` reads what every command reads,
+//! `error.rs` says how a command can end, `environment.rs` is the one place that
+//! reads variables, clock and randomness.
+
+mod clean;
+mod environment;
+mod error;
+mod init;
+mod inputs;
+mod interrupt;
+mod jobs;
+mod load;
+mod manifest;
+mod plan;
+mod report;
+mod run;
+mod up;
+
+use std::process::ExitCode;
+
+use self::environment::Environment;
+pub use self::error::{AppError, Outcome};
+use crate::cli::{Cli, Command};
+
+/// Runs a command to its end and says how it went.
+pub fn main(cli: Cli) -> ExitCode {
+    let environment = match Environment::read() {
+        Ok(environment) => environment,
+        Err(error) => return error.exit_code(),
+    };
+    let printer = environment.printer();
+    let result = match cli.command {
+        Command::Init(arguments) => init::init(&arguments, printer),
+        Command::Check(arguments) => plan::check(&arguments, &environment, printer),
+        Command::Plan(arguments) => plan::plan(&arguments, &environment, printer),
+        Command::Run(arguments) => in_runtime(run::run(&arguments, &environment, printer)),
+        Command::Report(arguments) => report::report(&arguments, printer),
+        Command::Up(arguments) => in_runtime(up::up(&arguments, &environment, printer)),
+        Command::Down(_) => in_runtime(up::down(&environment, printer)),
+        Command::Load(arguments) => in_runtime(load::load(&arguments, &environment, printer)),
+        Command::Clean(arguments) => in_runtime(clean::clean(&arguments, &environment, printer)),
+    };
+    match result {
+        Ok(outcome) => outcome.exit_code(),
+        Err(error) => {
+            printer.note(&error.text());
+            error.exit_code()
+        }
+    }
+}
+
+/// Two threads: one may wait for the engine while the other writes or draws.
+fn in_runtime<F>(command: F) -> Result<Outcome, AppError>
+where
+    F: Future<Output = Result<Outcome, AppError>>,
+{
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(AppError::environment)?;
+    runtime.block_on(command)
+}

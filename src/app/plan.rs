@@ -1,0 +1,55 @@
+//! `check` and `plan`: reading without starting anything.
+
+use super::environment::Environment;
+use super::error::{AppError, Outcome};
+use super::inputs::Inputs;
+use crate::cli::{CheckArgs, PlanArgs};
+use crate::report::{Printer, plan_text};
+
+/// Reads everything, resolves every cell, reports every problem.
+pub(super) fn check(
+    arguments: &CheckArgs,
+    environment: &Environment,
+    printer: Printer,
+) -> Result<Outcome, AppError> {
+    let mut inputs = Inputs::read(&arguments.matrix, None, environment)?;
+    let stacks = inputs.resolve_all()?;
+    let mut warnings: Vec<String> = inputs.plan.warnings.clone();
+    warnings.extend(stacks.iter().flat_map(|stack| stack.warnings.clone()));
+    for warning in deduplicated(warnings) {
+        printer.note(&format!("warning: {warning}"));
+    }
+    let services = stacks.first().map_or(0, |stack| stack.services.len());
+    printer.data(&format!(
+        "{}: {} cells, {services} services, {} requests a journey, no problems",
+        arguments.matrix.matrix.display(),
+        inputs.plan.cells.len(),
+        inputs.workload.requests_per_journey(),
+    ));
+    Ok(Outcome::Done)
+}
+
+/// Shows what `run` would do.
+pub(super) fn plan(
+    arguments: &PlanArgs,
+    environment: &Environment,
+    printer: Printer,
+) -> Result<Outcome, AppError> {
+    let mut inputs = Inputs::read(&arguments.matrix, arguments.only.as_deref(), environment)?;
+    if arguments.json {
+        let mut out = Vec::new();
+        inputs.plan.write_json(&mut out).map_err(AppError::bug)?;
+        printer.data(String::from_utf8_lossy(&out).trim_end());
+        return Ok(Outcome::Done);
+    }
+    let stack = inputs.resolve(0)?;
+    let started: Vec<String> = stack.services.keys().cloned().collect();
+    printer.data(&plan_text(&inputs.plan, &inputs.sweep, &started, &stack.not_started));
+    Ok(Outcome::Done)
+}
+
+/// Each line once, in the order of its first appearance.
+pub(super) fn deduplicated(lines: Vec<String>) -> Vec<String> {
+    let mut seen = std::collections::HashSet::new();
+    lines.into_iter().filter(|line| seen.insert(line.clone())).collect()
+}

@@ -1,0 +1,181 @@
+//! `run`: the whole job.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+use serde_json::Value;
+
+use super::environment::Environment;
+use super::error::{AppError, Outcome};
+use super::inputs::Inputs;
+use super::interrupt::Interrupts;
+use super::jobs::{Choices, sweep_plan};
+use super::manifest::manifest;
+use super::plan::deduplicated;
+use super::report::draw;
+use crate::cli::RunArgs;
+use crate::engine::{DockerEngine, Engine, ImageFacts, Owner, ensure_images};
+use crate::event::{Event, EventKind};
+use crate::report::{ConsoleReporter, JsonReporter, PlainReporter, Printer, Reporter};
+use crate::results::{OperationsCsv, RunFolder, RunsFolder, TrialColumns, TrialsCsv, run_id, write_manifest};
+use crate::secret::Secrets;
+use crate::stack::Stack;
+use crate::sweep::{Sinks, SweepPlan, SweepSummary, run as run_sweep};
+
+/// Reads, checks the host, sweeps, draws.
+pub(super) async fn run(
+    arguments: &RunArgs,
+    environment: &Environment,
+    printer: Printer,
+) -> Result<Outcome, AppError> {
+    let mut inputs = Inputs::read(&arguments.matrix, arguments.only.as_deref(), environment)?;
+    let stacks = inputs.resolve_all()?;
+    let engine = Arc::new(DockerEngine::connect(environment.variable("DOCKER_HOST")).await?);
+    let facts = engine.describe().await?;
+    let owner = Owner::current().map_err(AppError::environment)?;
+    let id = run_id(&inputs.sweep.name, environment.now(), environment.random_id());
+    let choices = Choices { fail_fast: arguments.fail_fast, skip_too_large: arguments.skip_too_large };
+    let plan = sweep_plan(&inputs, &stacks, id, facts.cpus, choices).await?;
+    let images = ensure_images_of(&*engine, &plan, printer).await?;
+
+    let runs = RunsFolder::under(&arguments.out);
+    let folder = runs.create(&plan.run_id)?;
+    let mut record = manifest(&inputs, &plan, &stacks, environment, &facts, &images);
+    write_manifest(&folder.manifest(), &record, &inputs.secrets)?;
+    keep_inputs(&inputs, &folder, &arguments.matrix.matrix)?;
+    let mut sinks = open_sinks(&inputs, &stacks, folder.clone())?;
+
+    let mut reporter = reporter_of(arguments.json, printer);
+    warn(&inputs, &stacks, environment, &mut *reporter);
+    let secrets = inputs.secrets.clone();
+    let manifest_path = folder.manifest();
+    let mut manifest_error = None;
+    let mut emit = |event: Event| {
+        if let EventKind::VersionsSeen { versions, idle_connect_ms } = &event.kind {
+            record["versions"] = serde_json::to_value(versions).unwrap_or(Value::Null);
+            record["idle_connect_ms"] = serde_json::to_value(idle_connect_ms).unwrap_or(Value::Null);
+            manifest_error = write_manifest(&manifest_path, &record, &secrets).err().or(manifest_error.take());
+        }
+        reporter.event(&event);
+    };
+    let mut interrupts = Interrupts::listen()?;
+    let summary = {
+        let asked = interrupts.asked();
+        let clock = environment.clock();
+        let sweep = run_sweep(&engine, &plan, (&facts, &owner), &mut sinks, clock, asked, &mut emit);
+        until_done(sweep, &mut interrupts, &plan, printer).await?
+    };
+    let Some(summary) = summary else {
+        return Ok(Outcome::Interrupted);
+    };
+    if let Some(error) = manifest_error {
+        return Err(error.into());
+    }
+    draw(&folder, printer, !arguments.json)?;
+    Ok(outcome_of(&summary))
+}
+
+/// The sweep's end; `None` when the user left without waiting for it.
+async fn until_done<E>(
+    sweep: impl Future<Output = Result<SweepSummary, E>>,
+    interrupts: &mut Interrupts,
+    plan: &SweepPlan,
+    printer: Printer,
+) -> Result<Option<SweepSummary>, AppError>
+where
+    E: Into<anyhow::Error>,
+{
+    let mut sweep = std::pin::pin!(sweep);
+    let mut n_asked = 0;
+    loop {
+        tokio::select! {
+            done = &mut sweep => return done.map(Some).map_err(AppError::environment),
+            () = interrupts.wait() => {
+                n_asked += 1;
+                printer.clear_progress();
+                if n_asked > 1 {
+                    printer.note(&format!("left at once; `nightsweep clean --run {}` removes what is still there", plan.run_id));
+                    return Ok(None);
+                }
+                printer.note("interrupted: tearing the trial down; once more leaves at once");
+            }
+        }
+    }
+}
+
+fn outcome_of(summary: &SweepSummary) -> Outcome {
+    if summary.interrupted {
+        Outcome::Interrupted
+    } else if summary.failed > 0 || summary.ended_early.is_some() {
+        Outcome::SomeFailed
+    } else {
+        Outcome::Done
+    }
+}
+
+/// Every image of the trials that will run, fetched once before the first.
+async fn ensure_images_of<E: Engine>(
+    engine: &E,
+    plan: &SweepPlan,
+    printer: Printer,
+) -> Result<IndexMap<String, ImageFacts>, AppError> {
+    let jobs = plan.jobs.iter().filter(|job| job.skip.is_none());
+    let images: Vec<String> =
+        deduplicated(jobs.flat_map(|job| job.stack.services.values().map(|service| service.image.clone())).collect());
+    for image in &images {
+        if engine.find_image(image).await?.is_none() {
+            printer.note(&format!("fetching image {image}"));
+        }
+    }
+    Ok(ensure_images(engine, images.iter().map(String::as_str)).await?)
+}
+
+fn open_sinks(inputs: &Inputs, stacks: &[Arc<Stack>], folder: RunFolder) -> Result<Sinks, AppError> {
+    let services = stacks.iter().flat_map(|stack| stack.services.keys().cloned()).collect();
+    let columns = TrialColumns {
+        axes: inputs.sweep.axes.iter().map(|axis| axis.name.clone()).collect(),
+        variables: inputs.sweep.derived.iter().map(|derived| derived.name.clone()).collect(),
+        services: deduplicated(services),
+    };
+    Ok(Sinks {
+        trials: TrialsCsv::open(&folder.trials_csv(), columns)?,
+        operations: OperationsCsv::open(&folder.operations_csv())?,
+        secrets: inputs.secrets.clone(),
+        folder,
+    })
+}
+
+/// The files as they were read, secrets taken out.
+fn keep_inputs(inputs: &Inputs, folder: &RunFolder, matrix: &Path) -> Result<(), AppError> {
+    let secrets: &Secrets = &inputs.secrets;
+    folder.write_input(matrix, inputs.matrix_text.as_bytes(), secrets)?;
+    for (path, text) in inputs.compose.texts() {
+        folder.write_input(path, text.as_bytes(), secrets)?;
+    }
+    for path in std::iter::once(&inputs.workload_path).chain(inputs.workload.files()) {
+        let bytes = fs_err::read(path).map_err(AppError::environment)?;
+        folder.write_input(path, &bytes, secrets)?;
+    }
+    Ok(())
+}
+
+fn reporter_of(is_json: bool, printer: Printer) -> Box<dyn Reporter> {
+    if is_json {
+        Box::new(JsonReporter::new(printer))
+    } else if printer.is_interactive() {
+        Box::new(ConsoleReporter::new(printer))
+    } else {
+        Box::new(PlainReporter::new(printer))
+    }
+}
+
+fn warn(inputs: &Inputs, stacks: &[Arc<Stack>], environment: &Environment, reporter: &mut dyn Reporter) {
+    let mut warnings: Vec<String> = inputs.plan.warnings.clone();
+    warnings.extend(stacks.iter().flat_map(|stack| stack.warnings.clone()));
+    let clock = environment.clock();
+    for text in deduplicated(warnings) {
+        let text = inputs.secrets.redact(&text);
+        reporter.event(&Event { at: clock.now_text(), elapsed: clock.elapsed(), kind: EventKind::Warned { text } });
+    }
+}

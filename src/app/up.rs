@@ -1,0 +1,153 @@
+//! `up` and `down`: one cell launched and kept up, to look around in it.
+
+use std::sync::Arc;
+
+use super::environment::Environment;
+use super::error::{AppError, Outcome};
+use super::inputs::Inputs;
+use super::interrupt::Interrupts;
+use super::jobs::{Choices, sweep_plan};
+use crate::cli::UpArgs;
+use crate::engine::{
+    DockerEngine, Engine, LABEL_RUN, Launch, LaunchTarget, Launched, Lease, Owner, ReadyProbe, TrialTag, ensure_images,
+    launch, remove_run, watch_exits,
+};
+use crate::matrix::Plan;
+use crate::problem::nearest;
+use crate::report::Printer;
+use crate::sweep::{SweepPlan, TargetSpec};
+
+/// Run ids of `up` begin so; no sweep's does, since sweeps are named by letters and a date.
+const UP_PREFIX: &str = "up--";
+
+/// Launches one cell, prints where it is, waits or comes back.
+pub(super) async fn up(
+    arguments: &UpArgs,
+    environment: &Environment,
+    printer: Printer,
+) -> Result<Outcome, AppError> {
+    let mut inputs = Inputs::read(&arguments.matrix, None, environment)?;
+    let cell = inputs.plan.cell_index(&arguments.cell).ok_or_else(|| unknown_cell(&inputs.plan, &arguments.cell))?;
+    inputs.plan.keep_cell(cell);
+    let stacks = inputs.resolve_all()?;
+    let engine = Arc::new(DockerEngine::connect(environment.variable("DOCKER_HOST")).await?);
+    let facts = engine.describe().await?;
+    let id = format!("{UP_PREFIX}{:04x}{:04x}", environment.now().as_second() & 0xffff, environment.random_id());
+    let plan = sweep_plan(&inputs, &stacks, id.clone(), facts.cpus, Choices::default()).await?;
+    let stack = &stacks[0];
+    let images = stack.services.values().map(|service| service.image.as_str());
+    ensure_images(&*engine, images).await?;
+
+    let mut interrupts = Interrupts::listen()?;
+    let owner = Owner::current().map_err(AppError::environment)?;
+    let tag = TrialTag { run_id: id, trial: "1".to_owned(), cell_id: arguments.cell.clone(), owner };
+    let lease = Lease::take(Arc::clone(&engine), tag);
+    let (target, ready) = target_of(&plan);
+    let request = Launch {
+        stack,
+        subject: &plan.subject,
+        target: target.as_ref(),
+        ready: ready.as_ref(),
+        deadline: plan.settings.ready_timeout,
+        facts: &facts,
+    };
+    printer.note(&format!("launching {}", arguments.cell));
+    let launched = tokio::select! {
+        launched = launch(&lease, &request) => launched,
+        () = interrupts.wait() => {
+            release(lease, printer).await;
+            return Ok(Outcome::Interrupted);
+        }
+    };
+    let launched = match launched {
+        Ok(launched) => launched,
+        Err(error) => {
+            release(lease, printer).await;
+            let hint = error.hint();
+            let error = AppError::environment(error);
+            return Err(match hint {
+                Some(hint) => error.hint(hint),
+                None => error,
+            });
+        }
+    };
+    describe(&launched, printer);
+    if arguments.detach {
+        lease.keep();
+        printer.note("it stays up until `nightsweep down`");
+        return Ok(Outcome::Done);
+    }
+    printer.note("Ctrl-C takes it down (so does `nightsweep down` from another terminal)");
+    tokio::select! {
+        () = interrupts.wait() => {}
+        exit = watch_exits(&*engine, &launched) => {
+            if let Ok(exit) = exit {
+                printer.note(&format!("service `{}` ended", exit.service));
+            }
+        }
+    }
+    release(lease, printer).await;
+    Ok(Outcome::Done)
+}
+
+/// Takes down whatever `up` launched and left, running or not.
+pub(super) async fn down(environment: &Environment, printer: Printer) -> Result<Outcome, AppError> {
+    let engine = DockerEngine::connect(environment.variable("DOCKER_HOST")).await?;
+    let found = engine.list_ours(&[LABEL_RUN.to_owned()]).await?;
+    let mut runs: Vec<String> =
+        found.iter().filter_map(|thing| thing.labels.get(LABEL_RUN)).filter(|run| run.starts_with(UP_PREFIX)).cloned().collect();
+    runs.sort();
+    runs.dedup();
+    if runs.is_empty() {
+        printer.note("nothing is up");
+        return Ok(Outcome::Done);
+    }
+    for run in runs {
+        let report = remove_run(&engine, &run).await;
+        if !report.is_complete() {
+            return Err(AppError::environment(anyhow::anyhow!("{run} could not be removed whole"))
+                .hint(format!("`nightsweep clean --run {run}` says what is left")));
+        }
+        printer.note(&format!("took down {run}: {} things", report.removed.len()));
+    }
+    Ok(Outcome::Done)
+}
+
+async fn release(lease: Lease<DockerEngine>, printer: Printer) {
+    let run = lease.tag().run_id.clone();
+    if !lease.release().await.is_complete() {
+        printer.note(&format!("warning: something is left; `nightsweep clean --run {run}` removes it"));
+    }
+}
+
+fn target_of(plan: &SweepPlan) -> (Option<LaunchTarget>, Option<ReadyProbe>) {
+    let TargetSpec::Service { service, port, .. } = &plan.target else {
+        return (None, None);
+    };
+    let ready = plan.settings.ready.as_ref().map(|ready| ReadyProbe {
+        path: ready.path.clone(),
+        status: ready.status,
+        host: format!("{service}:{port}"),
+    });
+    (Some(LaunchTarget { service: service.clone(), port: *port }), ready)
+}
+
+fn describe(launched: &Launched, printer: Printer) {
+    if let Some(target) = launched.target {
+        printer.data(&format!("http://{target}"));
+    }
+    printer.note(&format!("ready after {:.1} s", launched.ready_after.as_secs_f64()));
+    for (service, id) in &launched.containers {
+        let short: String = id.0.chars().take(12).collect();
+        printer.note(&format!("  {service}  {short}"));
+    }
+}
+
+fn unknown_cell(plan: &Plan, cell: &str) -> AppError {
+    let ids = plan.cells.iter().map(|cell| cell.id().as_str());
+    let hint = match nearest(cell, ids) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "`nightsweep plan` lists the cells".to_owned(),
+    };
+    AppError::input(anyhow::anyhow!("the plan has no cell `{cell}`")).hint(hint)
+}

@@ -1,0 +1,114 @@
+//! `plan` as text: what would be run, in which order, for how long.
+
+use super::table::{Align, Table, rate};
+use crate::matrix::{Cell, CellLoad, Order, Plan, Sweep};
+use crate::units::{format_bytes, format_duration};
+
+/// Cells shown in full; larger plans show their ends.
+const SHOWN: usize = 100;
+
+/// The plan for people; `services` are those that are started and not started.
+pub fn plan_text(plan: &Plan, sweep: &Sweep, started: &[String], not_started: &[String]) -> String {
+    let mut lines = vec![format!("{}: {} cells", sweep.name, plan.cells.len()), String::new()];
+    lines.extend(cell_table(plan));
+    lines.push(String::new());
+    lines.extend(dropped(plan));
+    lines.extend(phases(plan));
+    lines.push(format!("starts        {}", started.join(", ")));
+    if !not_started.is_empty() {
+        lines.push(format!("not started   {}", not_started.join(", ")));
+    }
+    let order = match sweep.trials.order {
+        Order::Blocks => format!("{} blocks, each a random order of all cells (seed {})", sweep.trials.repeats, sweep.trials.seed),
+        Order::Listed => format!("{} times through the table above", sweep.trials.repeats),
+    };
+    lines.push(format!("order         {order}"));
+    lines.push(format!("trials        {}", plan.trials.len()));
+    lines.push(format!("time          about {}", format_duration(plan.estimate.duration)));
+    lines.push(format!("disk          about {} of results", format_bytes(plan.estimate.bytes)));
+    for warning in &plan.warnings {
+        lines.push(format!("warning: {warning}"));
+    }
+    lines.join("\n")
+}
+
+fn cell_table(plan: &Plan) -> Vec<String> {
+    let mut table = Table::new(&[("cell", Align::Left)]);
+    for name in plan.derived_names() {
+        table.add_column(name, Align::Right);
+    }
+    let has_aliases = plan.cells.iter().any(|cell| cell.aliases().next().is_some());
+    if has_aliases {
+        table.add_column("also", Align::Left);
+    }
+    for cell in plan.cells.iter().take(SHOWN) {
+        let mut line = vec![cell.id().to_string()];
+        line.extend(cell.derived().map(|(_, value)| value.to_string()));
+        if has_aliases {
+            line.push(aliases(cell));
+        }
+        table.row(line);
+    }
+    let mut lines = table.lines();
+    if plan.cells.len() > SHOWN {
+        lines.push(format!("… and {} more (--json has them all)", plan.cells.len() - SHOWN));
+    }
+    lines
+}
+
+fn aliases(cell: &Cell) -> String {
+    let levels = |alias: Vec<String>| alias.join(" ");
+    cell.aliases()
+        .map(|alias| levels(alias.map(|(name, value)| format!("{name}={value}")).collect()))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn dropped(plan: &Plan) -> Vec<String> {
+    let mut lines: Vec<String> = plan
+        .dropped
+        .iter()
+        .take(SHOWN)
+        .map(|dropped| {
+            let axes: Vec<String> = dropped.axes().map(|(name, value)| format!("{name}={value}")).collect();
+            format!("dropped       {} by {}", axes.join(" "), dropped.constraint())
+        })
+        .collect();
+    if plan.dropped.len() > SHOWN {
+        lines.push(format!("dropped       … and {} more", plan.dropped.len() - SHOWN));
+    }
+    lines
+}
+
+/// The phases, with the range of their loads over the cells.
+fn phases(plan: &Plan) -> Vec<String> {
+    let all: Vec<_> = plan.cells.iter().map(|cell| plan.phases(cell)).collect();
+    let Some(first) = all.first() else { return Vec::new() };
+    (0..first.len())
+        .map(|index| {
+            let amounts = all.iter().map(|phases| amount(phases[index].model));
+            let low = amounts.clone().fold(f64::INFINITY, f64::min);
+            let high = amounts.fold(f64::NEG_INFINITY, f64::max);
+            let range = if low < high { format!("{} to {}", rate(low), rate(high)) } else { rate(low) };
+            let phase = &first[index];
+            let load = match phase.model {
+                CellLoad::Closed { .. } => format!("{} virtual users", whole(&range)),
+                CellLoad::Open { .. } => format!("{range} requests/s"),
+            };
+            let what = phase.answers.map_or_else(|| "not measured".to_owned(), |answers| format!("answers {}", answers.as_str()));
+            format!("phase         {} for {}, {load}, {what}", phase.name, format_duration(phase.duration))
+        })
+        .collect()
+}
+
+fn amount(model: CellLoad) -> f64 {
+    match model {
+        CellLoad::Closed { users } => f64::from(users),
+        CellLoad::Open { requests_per_second, .. } => requests_per_second,
+    }
+}
+
+/// Users are whole: `4.00 to 16.0` reads `4 to 16`.
+fn whole(range: &str) -> String {
+    range.split(' ').map(|word| word.split('.').next().unwrap_or(word)).collect::<Vec<_>>().join(" ")
+}
