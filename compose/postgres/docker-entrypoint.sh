@@ -60,8 +60,8 @@ if [ -s "$PGDATA/PG_VERSION" ]; then
     serve "$@"
 fi
 
-# As process 1 a shell ignores signals it has no trap for. A cluster that is half made is
-# left behind without PG_VERSION's server ever having run; its volume is not to be reused.
+# As process 1 a shell ignores signals it has no trap for. Stopped here, the cluster is half
+# made: its volume is not to be used again.
 trap 'exit 143' TERM INT
 
 user=${POSTGRES_USER:-postgres}
