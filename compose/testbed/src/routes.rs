@@ -264,6 +264,7 @@ fn with_connection<T>(
             StoreError::VersionMismatch { .. } => Answer::refusal(412, "conflict", &text),
             StoreError::Conflict => Answer::refusal(409, "conflict", &text),
             StoreError::Unstorable(_) => Answer::refusal(400, "invalid", &text),
+            StoreError::Damaged(_) => Answer::refusal(500, "exception", &text),
             // Lost, shutting down, out of resources: all of them may pass.
             StoreError::Database(_) => Answer::refusal(503, "transient", &text),
         }
