@@ -1,0 +1,133 @@
+//! Where the values of variables come from.
+//!
+//! First wins: the cell, the process environment, the `.env` beside the first
+//! file, then what Compose supplies itself. The environment is an argument;
+//! nothing here reads it. Read next: [`super::dotenv`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+
+use super::notes::Notes;
+use super::template::{Lookup, Origin, Template, TemplateError};
+use super::yaml::{Entry, Map, Node, Scalar, Value};
+use crate::problem::Problem;
+
+/// The name that Compose gives every file: the project it belongs to.
+const PROJECT_NAME: &str = "COMPOSE_PROJECT_NAME";
+
+/// All sources of one resolving.
+#[derive(Debug, Clone)]
+pub(super) struct Variables<'a> {
+    /// Levels and derived values of the cell.
+    pub(super) cell: &'a IndexMap<String, String>,
+    /// The process environment.
+    pub(super) environment: &'a BTreeMap<String, String>,
+    /// The evaluated `.env`.
+    pub(super) dotenv: IndexMap<String, String>,
+    /// Name of the project, as Compose would find it.
+    pub(super) project: String,
+}
+
+impl Lookup for Variables<'_> {
+    fn find(&self, name: &str) -> Option<(&str, Origin)> {
+        if let Some(text) = self.cell.get(name) {
+            Some((text, Origin::Cell))
+        } else if let Some(text) = self.environment.get(name) {
+            Some((text, Origin::Environment))
+        } else if let Some(text) = self.dotenv.get(name) {
+            Some((text, Origin::DotEnv))
+        } else if name == PROJECT_NAME {
+            Some((&self.project, Origin::Builtin))
+        } else {
+            None
+        }
+    }
+}
+
+/// The tree with every variable replaced; parts without variables are shared.
+///
+/// A text that had variables counts as quoted afterwards, as it does in Compose:
+/// an empty result is an empty text, not null.
+pub(super) fn interpolate(
+    node: &Arc<Node>,
+    variables: &Variables<'_>,
+    notes: &mut Notes,
+) -> Arc<Node> {
+    if !node.has_template {
+        return Arc::clone(node);
+    }
+    let value = match &node.value {
+        Value::Scalar(scalar) => {
+            let text = scalar_text(node, scalar, variables, notes);
+            Value::Scalar(Scalar {
+                text: text.into(),
+                is_plain: false,
+                template: None,
+                quote: None,
+            })
+        }
+        Value::List(items) => Value::List(
+            items
+                .iter()
+                .map(|item| interpolate(item, variables, notes))
+                .collect(),
+        ),
+        Value::Map(entries) => {
+            let replaced = |(key, entry): (&Arc<str>, &Entry)| {
+                let node = interpolate(&entry.node, variables, notes);
+                let mark = entry.mark.clone();
+                (Arc::clone(key), Entry { mark, node })
+            };
+            Value::Map(entries.iter().map(replaced).collect::<Map>())
+        }
+    };
+    Arc::new(Node::assembled(node.mark.clone(), node.tag, value))
+}
+
+fn scalar_text(
+    node: &Node,
+    scalar: &Scalar,
+    variables: &Variables<'_>,
+    notes: &mut Notes,
+) -> String {
+    let Some(template) = &scalar.template else {
+        return scalar.text.to_string();
+    };
+    match &**template {
+        Ok(template) => {
+            template.collect_names(&mut notes.referred);
+            let outcome = evaluate(template, node, variables, notes);
+            outcome.unwrap_or_else(|error| {
+                let hint = match &error {
+                    TemplateError::Required { name, .. } => Some(format!(
+                        "set `{name}` in the environment or in .env, or make it an axis or a derived value"
+                    )),
+                    TemplateError::TooLong => None,
+                };
+                let mut problem = Problem::new(node.mark.location(), error.to_string());
+                problem.hint = hint;
+                notes.problems.push(problem);
+                scalar.text.to_string()
+            })
+        }
+        Err(malformed) => {
+            notes.problem_with_hint(
+                node.place_in_text(malformed.offset),
+                malformed.reason,
+                "write `$$` for a dollar that is meant as one",
+            );
+            scalar.text.to_string()
+        }
+    }
+}
+
+fn evaluate(
+    template: &Template,
+    node: &Node,
+    variables: &Variables<'_>,
+    notes: &mut Notes,
+) -> Result<String, TemplateError> {
+    template.evaluate(variables, &mut notes.witness(node.mark.location()))
+}
