@@ -189,6 +189,8 @@ impl<'a> Field<'a> {
 
     fn scalar(&self, wanted: &str, notes: &mut Notes) -> Option<&'a Scalar> {
         match &self.node.value {
+            // Its variables could not be replaced; that was said at the time.
+            Value::Scalar(scalar) if scalar.template.is_some() => None,
             Value::Scalar(scalar) if !self.node.is_null() => Some(scalar),
             Value::Scalar(_) => {
                 self.problem(notes, format_args!("has no value (wanted: {wanted})"));

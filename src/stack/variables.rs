@@ -10,9 +10,8 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 
 use super::notes::Notes;
-use super::template::{Lookup, Origin, Template, TemplateError};
+use super::template::{Lookup, Origin, TemplateError};
 use super::yaml::{Entry, Map, Node, Scalar, Value};
-use crate::problem::Problem;
 
 /// The name that Compose gives every file: the project it belongs to.
 const PROJECT_NAME: &str = "COMPOSE_PROJECT_NAME";
@@ -49,7 +48,8 @@ impl Lookup for Variables<'_> {
 /// The tree with every variable replaced; parts without variables are shared.
 ///
 /// A text that had variables counts as quoted afterwards, as it does in Compose:
-/// an empty result is an empty text, not null.
+/// an empty result is an empty text, not null. A text whose variables cannot be
+/// replaced keeps them, so that readers pass it over.
 pub(super) fn interpolate(
     node: &Arc<Node>,
     variables: &Variables<'_>,
@@ -60,7 +60,9 @@ pub(super) fn interpolate(
     }
     let value = match &node.value {
         Value::Scalar(scalar) => {
-            let text = scalar_text(node, scalar, variables, notes);
+            let Some(text) = scalar_text(node, scalar, variables, notes) else {
+                return Arc::clone(node);
+            };
             Value::Scalar(Scalar {
                 text: text.into(),
                 is_plain: false,
@@ -91,43 +93,34 @@ fn scalar_text(
     scalar: &Scalar,
     variables: &Variables<'_>,
     notes: &mut Notes,
-) -> String {
-    let Some(template) = &scalar.template else {
-        return scalar.text.to_string();
-    };
-    match &**template {
-        Ok(template) => {
-            template.collect_names(&mut notes.referred);
-            let outcome = evaluate(template, node, variables, notes);
-            outcome.unwrap_or_else(|error| {
-                let hint = match &error {
-                    TemplateError::Required { name, .. } => Some(format!(
-                        "set `{name}` in the environment or in .env, or make it an axis or a derived value"
-                    )),
-                    TemplateError::TooLong => None,
-                };
-                let mut problem = Problem::new(node.mark.location(), error.to_string());
-                problem.hint = hint;
-                notes.problems.push(problem);
-                scalar.text.to_string()
-            })
-        }
+) -> Option<String> {
+    let place = node.mark.location();
+    let template = match scalar.template.as_deref()? {
+        Ok(template) => template,
         Err(malformed) => {
             notes.problem_with_hint(
                 node.place_in_text(malformed.offset),
                 malformed.reason,
                 "write `$$` for a dollar that is meant as one",
             );
-            scalar.text.to_string()
+            return None;
+        }
+    };
+    template.collect_names(&mut notes.referred);
+    let outcome = template.evaluate(variables, &mut notes.witness(place.clone()));
+    match outcome {
+        Ok(text) => Some(text),
+        Err(error) => {
+            let message = error.to_string();
+            match error {
+                TemplateError::Required { name, .. } => notes.problem_with_hint(
+                    place,
+                    message,
+                    format!("set `{name}` in the environment or in .env, or make it an axis or a derived value"),
+                ),
+                TemplateError::TooLong => notes.problem(place, message),
+            }
+            None
         }
     }
-}
-
-fn evaluate(
-    template: &Template,
-    node: &Node,
-    variables: &Variables<'_>,
-    notes: &mut Notes,
-) -> Result<String, TemplateError> {
-    template.evaluate(variables, &mut notes.witness(node.mark.location()))
 }

@@ -6,6 +6,8 @@
 //! followed, so that walking it is always bounded; aliases share their node.
 //! Nothing here knows Compose. Read next: [`super::merge`].
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -22,6 +24,12 @@ const DEEPEST_NODE: usize = 64;
 /// Most nodes after aliases are followed. The largest real file known has about
 /// 5,000; a file of nested aliases reaches billions.
 const MOST_NODES: u64 = 200_000;
+
+/// Most closing brackets that are moved; each costs one more reading of the text.
+const MOST_MOVED_LINES: usize = 300;
+
+/// How far they are moved: beyond any indentation. **Units**: characters.
+const MOVED_BY: usize = 256;
 
 /// Largest file read. **Units**: bytes.
 const LARGEST_FILE_BYTES: usize = 4 << 20;
@@ -51,10 +59,6 @@ impl Mark {
             line: u32::try_from(line).unwrap_or(u32::MAX),
             column: u32::try_from(column).unwrap_or(u32::MAX),
         }
-    }
-
-    fn of(source: &Arc<Source>, marker: &Marker) -> Self {
-        Self::new(source, marker.line().max(1), marker.col() + 1)
     }
 
     /// The place as problems carry it.
@@ -269,9 +273,45 @@ pub(super) fn parse(source: &Arc<Source>, text: &str) -> Result<Vec<Arc<Node>>, 
             format!("the file is larger than {LARGEST_FILE_BYTES} bytes"),
         )]);
     }
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut text = Cow::Borrowed(text.strip_prefix('\u{feff}').unwrap_or(text));
+    let mut moved = BTreeSet::new();
+    loop {
+        match parse_once(source, &text, &moved) {
+            Err(Stop::ClosingBracket(line)) if moved.len() < MOST_MOVED_LINES => {
+                text = Cow::Owned(indented_line(&text, line));
+                moved.insert(line);
+            }
+            Err(Stop::ClosingBracket(line)) => {
+                let place = Mark::new(source, line, 1).location();
+                return Err(vec![Problem::new(
+                    place,
+                    "not valid YAML: invalid indentation",
+                )]);
+            }
+            Err(Stop::Problems(problems)) => return Err(problems),
+            Ok(documents) => return Ok(documents),
+        }
+    }
+}
+
+/// Why one reading of a text ended early.
+enum Stop {
+    /// The parser refused a closing bracket at the start of this line for its
+    /// indentation. Other YAML readers, Compose's among them, accept it anywhere;
+    /// saphyr-parser does not (its pull request 108). The line is moved to the
+    /// right and the text is read again.
+    ClosingBracket(usize),
+    Problems(Vec<Problem>),
+}
+
+fn parse_once(
+    source: &Arc<Source>,
+    text: &str,
+    moved: &BTreeSet<usize>,
+) -> Result<Vec<Arc<Node>>, Stop> {
     let mut builder = Builder {
         source,
+        moved,
         frames: Vec::new(),
         anchors: IndexMap::new(),
         documents: Vec::new(),
@@ -281,21 +321,44 @@ pub(super) fn parse(source: &Arc<Source>, text: &str) -> Result<Vec<Arc<Node>>, 
     while let Some(event) = parser.next_event() {
         let outcome = match event {
             Ok((event, span)) => builder.take(event, span),
-            Err(error) => Err(Problem::new(
-                Mark::of(source, error.marker()).location(),
-                format!("not valid YAML: {}", error.info()),
-            )),
+            Err(error) => {
+                let line = error.marker().line();
+                if starts_with_closing_bracket(text, line) && !moved.contains(&line) {
+                    return Err(Stop::ClosingBracket(line));
+                }
+                let place = builder.mark(error.marker()).location();
+                Err(Problem::new(
+                    place,
+                    format!("not valid YAML: {}", error.info()),
+                ))
+            }
         };
         if let Err(fatal) = outcome {
             builder.problems.push(fatal);
-            return Err(builder.problems);
+            return Err(Stop::Problems(builder.problems));
         }
     }
     if builder.problems.is_empty() {
         Ok(builder.documents)
     } else {
-        Err(builder.problems)
+        Err(Stop::Problems(builder.problems))
     }
+}
+
+fn starts_with_closing_bracket(text: &str, line: usize) -> bool {
+    let line = text.lines().nth(line.saturating_sub(1));
+    line.is_some_and(|line| line.trim_start().starts_with([']', '}']))
+}
+
+fn indented_line(text: &str, line: usize) -> String {
+    let mut indented = String::with_capacity(text.len() + MOVED_BY);
+    for (index, content) in text.split_inclusive('\n').enumerate() {
+        if index + 1 == line {
+            indented.extend(std::iter::repeat_n(' ', MOVED_BY));
+        }
+        indented.push_str(content);
+    }
+    indented
 }
 
 /// A list or map that is not complete yet.
@@ -323,6 +386,7 @@ struct Key {
 
 struct Builder<'a> {
     source: &'a Arc<Source>,
+    moved: &'a BTreeSet<usize>,
     frames: Vec<Frame>,
     anchors: IndexMap<usize, Arc<Node>>,
     documents: Vec<Arc<Node>>,
@@ -330,9 +394,20 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
+    /// The place of a marker in the text as the user wrote it.
+    fn mark(&self, marker: &Marker) -> Mark {
+        let moved_by = if self.moved.contains(&marker.line()) {
+            MOVED_BY
+        } else {
+            0
+        };
+        let column = marker.col().saturating_sub(moved_by) + 1;
+        Mark::new(self.source, marker.line().max(1), column)
+    }
+
     /// Takes one event; the error is one after which reading makes no sense.
     fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Problem> {
-        let mark = Mark::of(self.source, &span.start);
+        let mark = self.mark(&span.start);
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let is_text_tag = tag.as_deref().is_some_and(is_string_tag);
