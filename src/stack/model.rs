@@ -27,6 +27,10 @@ pub struct Stack {
 }
 
 /// One container to be.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the switches are the Compose specification's own"
+)]
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Service {
     /// Image reference.
@@ -85,6 +89,27 @@ pub struct Service {
     pub cap_add: Vec<String>,
     /// Capabilities taken away.
     pub cap_drop: Vec<String>,
+    /// Security options, such as `no-new-privileges:true`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub security_opt: Vec<String>,
+    /// Further groups of the process.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub group_add: Vec<String>,
+    /// Name servers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dns: Vec<String>,
+    /// Search domains.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dns_search: Vec<String>,
+    /// Resolver options.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dns_opt: Vec<String>,
+    /// Memory the engine tries to leave it under pressure. **Units**: bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mem_reservation: Option<u64>,
+    /// Image platform asked for, as `linux/amd64`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub platform: Option<String>,
     /// Labels of the user's own.
     pub labels: IndexMap<String, String>,
     /// Whether an init process reaps children.
@@ -219,6 +244,10 @@ pub struct Network {
 /// A named volume of the stack.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Volume {
+    /// Engine-wide name of a volume of the user's, which they listed as shared:
+    /// mounted as it is, never created and never removed. `None` is the trial's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub external: Option<String>,
     /// Driver options, for volumes that are really tmpfs or the like.
     pub driver_opts: IndexMap<String, String>,
 }

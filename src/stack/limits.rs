@@ -1,0 +1,203 @@
+//! CPU, memory and process limits, in both places where Compose has them.
+//!
+//! A limit that is not what the user meant makes every number of a sweep wrong,
+//! so each is checked against what an engine accepts. Pure.
+
+use super::field::Field;
+use super::model::Service;
+use super::notes::Notes;
+
+/// Smallest CPU limit an engine takes. **Source**: Docker Engine, "range of CPUs is from 0.01".
+const LEAST_CPUS: f64 = 0.01;
+
+/// Smallest memory limit an engine takes. **Source**: Docker Engine, 6 MiB since 20.10.
+const LEAST_MEMORY_BYTES: u64 = 6 << 20;
+
+const SWARM_RULE: &str = "only a swarm uses this; it has no effect here";
+
+/// Reads `cpus`, `mem_limit`, `pids_limit`, `cpuset`, `scale` and `deploy`.
+pub(super) fn read(root: &Field<'_>, service: &mut Service, notes: &mut Notes) {
+    service.cpus = root.get("cpus").and_then(|field| cpus(&field, notes));
+    service.mem_limit = root
+        .get("mem_limit")
+        .and_then(|field| memory(&field, notes));
+    service.pids_limit = root.get("pids_limit").and_then(|field| pids(&field, notes));
+    service.cpuset = root.get("cpuset").and_then(|field| cpuset(&field, notes));
+    service.mem_reservation = root
+        .get("mem_reservation")
+        .and_then(|field| field.bytes(notes));
+    if let Some(scale) = root.get("scale") {
+        one_replica(&scale, notes);
+    }
+    if let Some(deploy) = root.get("deploy") {
+        read_deploy(root, &deploy, service, notes);
+    }
+    if let (Some(limit), Some(reserved)) = (service.mem_limit, service.mem_reservation)
+        && reserved > limit
+    {
+        root.problem(notes, "the memory reservation is larger than the limit");
+    }
+}
+
+fn read_deploy(root: &Field<'_>, deploy: &Field<'_>, service: &mut Service, notes: &mut Notes) {
+    for field in deploy.entries(notes) {
+        if field.node.is_null() {
+            continue;
+        }
+        match field.key() {
+            "replicas" => one_replica(&field, notes),
+            "resources" => read_resources(root, &field, service, notes),
+            "mode" if field.node.as_text() == Some("replicated") => {}
+            "mode" => field.not_yet(notes, "a mode other than `replicated`"),
+            "restart_policy" => notes.rule(super::service::RESTART_RULE, field.to_string()),
+            "labels" | "placement" | "update_config" | "rollback_config" | "endpoint_mode" => {
+                notes.rule(SWARM_RULE, field.to_string());
+            }
+            key if key.starts_with("x-") => {}
+            _ => field.unknown(
+                &[
+                    "replicas",
+                    "resources",
+                    "mode",
+                    "restart_policy",
+                    "labels",
+                    "placement",
+                ],
+                notes,
+            ),
+        }
+    }
+}
+
+fn read_resources(
+    root: &Field<'_>,
+    resources: &Field<'_>,
+    service: &mut Service,
+    notes: &mut Notes,
+) {
+    resources.check_keys(&["limits", "reservations"], notes);
+    if let Some(limits) = resources.get("limits") {
+        limits.check_keys(&["cpus", "memory", "pids"], notes);
+        if let Some(field) = limits.get("cpus") {
+            let value = cpus(&field, notes);
+            service.cpus = agreed(root, "cpus", service.cpus, &field, value, notes);
+        }
+        if let Some(field) = limits.get("memory") {
+            let value = memory(&field, notes);
+            service.mem_limit = agreed(root, "mem_limit", service.mem_limit, &field, value, notes);
+        }
+        if let Some(field) = limits.get("pids") {
+            let value = pids(&field, notes);
+            service.pids_limit =
+                agreed(root, "pids_limit", service.pids_limit, &field, value, notes);
+        }
+    }
+    let Some(reservations) = resources.get("reservations") else {
+        return;
+    };
+    for field in reservations.entries(notes) {
+        match field.key() {
+            "memory" => {
+                let value = field.bytes(notes);
+                let known = service.mem_reservation;
+                service.mem_reservation =
+                    agreed(root, "mem_reservation", known, &field, value, notes);
+            }
+            "cpus" => notes.rule(SWARM_RULE, field.to_string()),
+            "devices" | "generic_resources" => field.not_yet(notes, "a reserved device"),
+            _ => field.unknown(&["cpus", "memory", "devices"], notes),
+        }
+    }
+}
+
+/// The value of the two places, which must not differ.
+fn agreed<'f, T: PartialEq + Copy>(
+    root: &'f Field<'f>,
+    plain_key: &'f str,
+    plain: Option<T>,
+    nested_field: &Field<'_>,
+    nested: Option<T>,
+    notes: &mut Notes,
+) -> Option<T> {
+    if let (Some(first), Some(second)) = (plain, nested)
+        && first != second
+    {
+        let place = root.get(plain_key).map(|field| field.place().to_string());
+        nested_field.problem_with_hint(
+            notes,
+            format_args!(
+                "differs from `{plain_key}` at {}",
+                place.unwrap_or_default()
+            ),
+            "keep one of them; in a later file `!reset null` takes the other away",
+        );
+    }
+    nested.or(plain)
+}
+
+fn one_replica(field: &Field<'_>, notes: &mut Notes) {
+    match field.integer(notes) {
+        Some(1) | None => {}
+        Some(count) if count < 0 => field.problem(notes, format_args!("`{count}` is less than 0")),
+        Some(count) => field.not_yet(notes, format_args!("{count} replicas (allowed: 1)")),
+    }
+}
+
+fn cpus(field: &Field<'_>, notes: &mut Notes) -> Option<f64> {
+    let cores = field.number(notes)?;
+    if cores < LEAST_CPUS {
+        field.problem(
+            notes,
+            format_args!("`{cores}` is less than {LEAST_CPUS} cores"),
+        );
+        return None;
+    }
+    Some(cores)
+}
+
+fn memory(field: &Field<'_>, notes: &mut Notes) -> Option<u64> {
+    let bytes = field.bytes(notes)?;
+    if bytes < LEAST_MEMORY_BYTES {
+        field.problem(
+            notes,
+            format_args!("{bytes} bytes are less than the 6 MiB an engine needs"),
+        );
+        return None;
+    }
+    Some(bytes)
+}
+
+/// `-1` is no limit.
+fn pids(field: &Field<'_>, notes: &mut Notes) -> Option<i64> {
+    let count = field.integer(notes)?;
+    if count == 0 || count < -1 {
+        field.problem(
+            notes,
+            format_args!("`{count}` is not a count (allowed: 1 or more, -1 for no limit)"),
+        );
+        return None;
+    }
+    (count > 0).then_some(count)
+}
+
+/// `0-3,5`
+fn cpuset(field: &Field<'_>, notes: &mut Notes) -> Option<String> {
+    let text = field.filled_text(notes)?;
+    let is_number = |part: &str| part.parse::<u16>().ok();
+    let fits = text
+        .split(',')
+        .all(|part| match part.trim().split_once('-') {
+            Some((first, last)) => {
+                matches!((is_number(first), is_number(last)), (Some(a), Some(b)) if a <= b)
+            }
+            None => is_number(part.trim()).is_some(),
+        });
+    if !fits {
+        field.problem(
+            notes,
+            format_args!("`{text}` is not a list of CPUs such as 0-3,5"),
+        );
+        return None;
+    }
+    Some(text)
+}

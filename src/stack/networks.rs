@@ -1,0 +1,235 @@
+//! Networks: which ones a service joins, by which names, and what they are.
+//!
+//! Every trial has networks of its own; names and drivers of the files only say
+//! who can reach whom. Pure.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+
+use super::field::Field;
+use super::merge;
+use super::model::{Attachment, Network};
+use super::mounts;
+use super::notes::Notes;
+use super::service::ServiceReader;
+use super::yaml::Node;
+
+/// The network of services that name none.
+pub(super) const DEFAULT: &str = "default";
+
+/// The networks a service joins and the mode that replaces them.
+pub(super) fn read(
+    service: &mut ServiceReader<'_>,
+    root: &Field<'_>,
+) -> (IndexMap<String, Attachment>, Option<String>) {
+    let mode = root
+        .get("network_mode")
+        .and_then(|field| network_mode(&field, &mut service.notes));
+    let aliases = names_everywhere(service, root);
+    if mode.is_some() {
+        if let Some(networks) = root.get("networks") {
+            networks.problem(&mut service.notes, "cannot stand beside `network_mode`");
+        }
+        return (IndexMap::new(), mode);
+    }
+    let mut attachments = IndexMap::new();
+    if let Some(networks) = root.get("networks") {
+        let named = merge::networks_map(networks.node);
+        let networks = Field::child(root, "networks", &networks.node.mark, &named);
+        for field in networks.entries(&mut service.notes) {
+            let attachment = attachment(&field, &aliases, &mut service.notes);
+            let name = field.key();
+            if service.use_network(name) {
+                attachments.insert(name.to_owned(), attachment);
+            } else {
+                field.problem_with_hint(
+                    &mut service.notes,
+                    "this network is not declared",
+                    "declare it under the top-level `networks`",
+                );
+            }
+        }
+    }
+    if attachments.is_empty() {
+        service.use_network(DEFAULT);
+        let attachment = Attachment {
+            aliases,
+            ipv4_address: None,
+        };
+        attachments.insert(DEFAULT.to_owned(), attachment);
+    }
+    (attachments, None)
+}
+
+/// The names that hold on every network: the service's and its container's.
+fn names_everywhere(service: &mut ServiceReader<'_>, root: &Field<'_>) -> Vec<String> {
+    let mut names = vec![service.name.to_owned()];
+    if let Some(field) = root.get("container_name")
+        && let Some(name) = field.filled_text(&mut service.notes)
+    {
+        service.notes.rule(
+            "not the container's name, which is the trial's own, but an alias on its networks",
+            field.to_string(),
+        );
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+fn network_mode(field: &Field<'_>, notes: &mut Notes) -> Option<String> {
+    let mode = field.filled_text(notes)?;
+    if mode == "none" {
+        return Some(mode);
+    }
+    let is_known = matches!(mode.as_str(), "host" | "bridge")
+        || mode.starts_with("service:")
+        || mode.starts_with("container:");
+    if is_known {
+        field.not_yet(notes, format_args!("`{mode}` (allowed: none)"));
+    } else {
+        field.problem(
+            notes,
+            format_args!("`{mode}` is not a mode (allowed: none)"),
+        );
+    }
+    // What it would join does not matter any more.
+    Some(mode)
+}
+
+fn attachment(field: &Field<'_>, names: &[String], notes: &mut Notes) -> Attachment {
+    let mut attachment = Attachment {
+        aliases: names.to_vec(),
+        ipv4_address: None,
+    };
+    for setting in field.entries(notes) {
+        if setting.node.is_null() {
+            continue;
+        }
+        match setting.key() {
+            "aliases" => {
+                for alias in setting.texts(notes) {
+                    if !attachment.aliases.contains(&alias) {
+                        attachment.aliases.push(alias);
+                    }
+                }
+            }
+            "ipv4_address" => {
+                let Some(text) = setting.filled_text(notes) else {
+                    continue;
+                };
+                if text.parse::<Ipv4Addr>().is_err() {
+                    setting.problem(notes, format_args!("`{text}` is not an IPv4 address"));
+                }
+                attachment.ipv4_address = Some(text);
+            }
+            "priority" | "gw_priority" => notes.rule(
+                "the order in which networks are joined is that of the file",
+                setting.to_string(),
+            ),
+            "ipv6_address" | "link_local_ips" | "mac_address" | "driver_opts"
+            | "interface_name" => {
+                setting.not_yet(notes, "this");
+            }
+            _ => setting.unknown(&["aliases", "ipv4_address"], notes),
+        }
+    }
+    attachment
+}
+
+/// Reads a network that is used.
+pub(super) fn element(name: &str, node: &Arc<Node>, notes: &mut Notes) -> Network {
+    let section = Field::root("networks", node);
+    let root = Field::child(&section, name, &node.mark, node);
+    let mut network = Network::default();
+    if mounts::is_external(&root) {
+        notes.rule(
+            "external, but each trial gets a network of its own, with only its own services on it",
+            root.to_string(),
+        );
+    }
+    for field in root.entries(notes) {
+        if field.node.is_null() {
+            continue;
+        }
+        match field.key() {
+            "internal" => network.internal = field.boolean(notes).unwrap_or(false),
+            "driver" => match field.text(notes).as_deref() {
+                Some("bridge" | "default" | "") | None => {}
+                Some("overlay") => {
+                    notes.rule("a bridge on this host takes its place", field.to_string());
+                }
+                Some(other) => field.not_yet(notes, format_args!("the driver `{other}`")),
+            },
+            "driver_opts" => {
+                for option in field.entries(notes) {
+                    if let Some(value) = option.canonical_text(notes) {
+                        let name = option.key().to_owned();
+                        network.driver_opts.insert(name, value.unwrap_or_default());
+                    }
+                }
+            }
+            "ipam" => network.subnets = subnets(&field, notes),
+            "name" => notes.rule(
+                "each trial gets its own, with a name of its own",
+                field.to_string(),
+            ),
+            "external" => {}
+            "labels" => notes.rule(
+                "labels of the user's are kept on containers only",
+                field.to_string(),
+            ),
+            "attachable" => notes.rule(
+                "only a swarm uses this; it has no effect here",
+                field.to_string(),
+            ),
+            "enable_ipv6" if field.boolean(notes) != Some(true) => {}
+            "enable_ipv4" if field.boolean(notes) != Some(false) => {}
+            "enable_ipv6" | "enable_ipv4" => field.not_yet(notes, "this"),
+            key if key.starts_with("x-") => {}
+            _ => field.unknown(
+                &[
+                    "internal",
+                    "driver",
+                    "driver_opts",
+                    "ipam",
+                    "name",
+                    "external",
+                    "labels",
+                ],
+                notes,
+            ),
+        }
+    }
+    network
+}
+
+fn subnets(ipam: &Field<'_>, notes: &mut Notes) -> Vec<String> {
+    let mut subnets = Vec::new();
+    for field in ipam.entries(notes) {
+        match field.key() {
+            "driver" if matches!(field.node.as_text(), Some("default") | None) => {}
+            "config" => {
+                for config in field.items(notes) {
+                    for setting in config.entries(notes) {
+                        match setting.key() {
+                            "subnet" => subnets.extend(setting.filled_text(notes)),
+                            _ => setting.not_yet(notes, "this"),
+                        }
+                    }
+                }
+            }
+            _ => field.not_yet(notes, "this"),
+        }
+    }
+    if !subnets.is_empty() {
+        notes.rule(
+            "a fixed address range; two trials at once, or a network of yours with the same range, would clash",
+            ipam.to_string(),
+        );
+    }
+    subnets
+}

@@ -1,0 +1,111 @@
+//! What is found while a stack is resolved: problems, rules applied, names met.
+//!
+//! Each service collects its own [`Notes`], because only those of services that
+//! are started stop the resolving. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use indexmap::{IndexMap, IndexSet};
+
+use super::template::{Origin, Witness};
+use crate::problem::{Location, Problem};
+
+/// Findings of one part of the files.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    /// Mistakes.
+    pub(super) problems: Vec<Problem>,
+    /// Sentences of their own.
+    pub(super) warnings: IndexSet<String>,
+    /// Rules by their sentence, with the keys they were applied to.
+    pub(super) rules: IndexMap<&'static str, IndexSet<String>>,
+    /// Names that were replaced by nothing, with the first place.
+    pub(super) unset: BTreeMap<String, Location>,
+    /// Names that some text refers to, in any branch.
+    pub(super) referred: BTreeSet<String>,
+    /// Values that came from outside the files and the cell.
+    pub(super) secrets: BTreeSet<String>,
+}
+
+impl Notes {
+    /// Adds a mistake.
+    pub(super) fn problem(&mut self, location: Location, message: impl Into<String>) {
+        self.problems.push(Problem::new(location, message));
+    }
+
+    /// Adds a mistake with its next step.
+    pub(super) fn problem_with_hint(
+        &mut self,
+        location: Location,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) {
+        self.problems
+            .push(Problem::new(location, message).with_hint(hint));
+    }
+
+    /// Records that a rule changed or dropped a key; said once for all its keys.
+    pub(super) fn rule(&mut self, rule: &'static str, key: impl Into<String>) {
+        self.rules.entry(rule).or_default().insert(key.into());
+    }
+
+    /// Adds a sentence of its own.
+    pub(super) fn warn(&mut self, sentence: impl Into<String>) {
+        self.warnings.insert(sentence.into());
+    }
+
+    /// Takes over everything another part found.
+    pub(super) fn absorb(&mut self, other: Self) {
+        self.problems.extend(other.problems);
+        self.warnings.extend(other.warnings);
+        for (rule, keys) in other.rules {
+            self.rules.entry(rule).or_default().extend(keys);
+        }
+        for (name, place) in other.unset {
+            self.unset.entry(name).or_insert(place);
+        }
+        self.referred.extend(other.referred);
+        self.secrets.extend(other.secrets);
+    }
+
+    /// All sentences: unset names, then rules with their keys, then the rest.
+    pub(super) fn sentences(&self) -> Vec<String> {
+        let unset = self
+            .unset
+            .iter()
+            .map(|(name, place)| format!("{place}: `{name}` has no value and is taken as empty"));
+        let rules = self.rules.iter().map(|(rule, keys)| {
+            let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+            format!("{}: {rule}", keys.join(", "))
+        });
+        unset
+            .chain(rules)
+            .chain(self.warnings.iter().cloned())
+            .collect()
+    }
+
+    /// A witness for a text that stands at `place`.
+    pub(super) fn witness(&mut self, place: Location) -> impl Witness {
+        NotesWitness { notes: self, place }
+    }
+}
+
+struct NotesWitness<'a> {
+    notes: &'a mut Notes,
+    place: Location,
+}
+
+impl Witness for NotesWitness<'_> {
+    fn unset(&mut self, name: &str) {
+        if !self.notes.unset.contains_key(name) {
+            self.notes.unset.insert(name.to_owned(), self.place.clone());
+        }
+    }
+
+    fn used(&mut self, _name: &str, value: &str, origin: Origin) {
+        let is_secret = matches!(origin, Origin::Environment | Origin::DotEnv);
+        if is_secret && !self.notes.secrets.contains(value) {
+            self.notes.secrets.insert(value.to_owned());
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! One merged service to a [`Service`]: every key is supported, changed by a
+//! stated rule, or refused by name.
+//!
+//! Larger keys have their own modules: [`super::limits`], [`super::mounts`],
+//! [`super::networks`], [`super::environment`], [`super::process`].
+
+use std::path::Path;
+use std::sync::Arc;
+
+use indexmap::{IndexMap, IndexSet};
+
+use super::assemble::Element;
+use super::field::Field;
+use super::model::{Dependency, Service};
+use super::notes::Notes;
+use super::resolve::Elements;
+use super::variables::Variables;
+use super::yaml::Node;
+use super::{dependencies, environment, limits, mounts, networks, process};
+
+/// Said of everything that would heal a crash.
+pub(super) const RESTART_RULE: &str =
+    "not restarted: a crash during a trial must be seen, not healed";
+
+/// Keys that a module below reads.
+const READ: [&str; 47] = [
+    "image",
+    "build",
+    "command",
+    "entrypoint",
+    "environment",
+    "env_file",
+    "depends_on",
+    "links",
+    "healthcheck",
+    "volumes",
+    "tmpfs",
+    "networks",
+    "network_mode",
+    "container_name",
+    "cpus",
+    "mem_limit",
+    "mem_reservation",
+    "pids_limit",
+    "cpuset",
+    "scale",
+    "deploy",
+    "user",
+    "working_dir",
+    "hostname",
+    "shm_size",
+    "ulimits",
+    "sysctls",
+    "extra_hosts",
+    "cap_add",
+    "cap_drop",
+    "security_opt",
+    "group_add",
+    "dns",
+    "dns_search",
+    "dns_opt",
+    "labels",
+    "init",
+    "read_only",
+    "privileged",
+    "tty",
+    "stdin_open",
+    "stop_signal",
+    "stop_grace_period",
+    "profiles",
+    "platform",
+    "secrets",
+    "configs",
+];
+
+/// Keys with a stated rule. An empty rule needs no words: nothing changes by it.
+const RULED: [(&str, &str); 7] = [
+    (
+        "ports",
+        "not published on the host: the load reaches the service on its own address",
+    ),
+    ("restart", RESTART_RULE),
+    (
+        "logging",
+        "the engine's own log is kept instead, so that a failed trial can show it",
+    ),
+    (
+        "pull_policy",
+        "an image is pulled where it is missing and then stays the same for the whole sweep",
+    ),
+    ("expose", ""),
+    ("attach", ""),
+    ("develop", "only for development; it has no effect here"),
+];
+
+/// Keys that exist and cannot be served.
+const REFUSED: [&str; 36] = [
+    "blkio_config",
+    "cgroup",
+    "cgroup_parent",
+    "cpu_count",
+    "cpu_percent",
+    "cpu_period",
+    "cpu_quota",
+    "cpu_rt_period",
+    "cpu_rt_runtime",
+    "cpu_shares",
+    "credential_spec",
+    "device_cgroup_rules",
+    "devices",
+    "domainname",
+    "external_links",
+    "gpus",
+    "ipc",
+    "isolation",
+    "mac_address",
+    "mem_swappiness",
+    "memswap_limit",
+    "models",
+    "oom_kill_disable",
+    "pid",
+    "post_start",
+    "pre_stop",
+    "provider",
+    "runtime",
+    "storage_opt",
+    "use_api_socket",
+    "userns_mode",
+    "uts",
+    "volumes_from",
+    "annotations",
+    "oom_score_adj",
+    "label_file",
+];
+
+/// What reading one service needs and finds.
+#[derive(Debug)]
+pub(super) struct ServiceReader<'a> {
+    /// Name of the service.
+    pub(super) name: &'a str,
+    /// Variables of its project.
+    pub(super) variables: &'a Variables<'a>,
+    /// What was found.
+    pub(super) notes: Notes,
+    /// Networks and volumes it uses.
+    pub(super) used: Used,
+    elements: &'a Elements<'a>,
+    shared: &'a [String],
+    folder: &'a Path,
+}
+
+/// Elements of the files that a service uses.
+#[derive(Debug, Default)]
+pub(super) struct Used {
+    /// Keys of `networks`.
+    pub(super) networks: IndexSet<String>,
+    /// Keys of `volumes`.
+    pub(super) volumes: IndexSet<String>,
+}
+
+impl<'a> ServiceReader<'a> {
+    /// A reader with the notes of putting the service together.
+    pub(super) fn new(
+        name: &'a str,
+        variables: &'a Variables<'a>,
+        elements: &'a Elements<'a>,
+        shared: &'a [String],
+        folder: &'a Path,
+    ) -> Self {
+        Self {
+            name,
+            variables,
+            notes: Notes::default(),
+            used: Used::default(),
+            elements,
+            shared,
+            folder,
+        }
+    }
+
+    /// The user's home folder, where the environment has one.
+    pub(super) fn home(&self) -> Option<&'a str> {
+        self.variables.environment.get("HOME").map(String::as_str)
+    }
+
+    /// Whether the user listed this text as shared.
+    pub(super) fn is_shared(&self, written: &str) -> bool {
+        self.shared.iter().any(|shared| shared == written)
+    }
+
+    /// Whether the user listed this path as shared, or a folder above it.
+    pub(super) fn is_shared_path(&self, path: &Path) -> bool {
+        self.shared.iter().any(|shared| {
+            let is_path = shared.contains('/') || shared.starts_with(['.', '~']);
+            is_path && path.starts_with(super::files::absolute(&self.folder.join(shared)))
+        })
+    }
+
+    /// Marks a network as used; whether the files have it.
+    pub(super) fn use_network(&mut self, name: &str) -> bool {
+        let exists = name == networks::DEFAULT || self.elements.networks.contains_key(name);
+        if exists {
+            self.used.networks.insert(name.to_owned());
+        }
+        exists
+    }
+
+    /// Marks a volume as used and hands out its definition.
+    pub(super) fn use_volume(&mut self, name: &str) -> Option<Arc<Node>> {
+        let (node, _) = self.elements.volumes.get(name)?;
+        self.used.volumes.insert(name.to_owned());
+        Some(Arc::clone(node))
+    }
+
+    /// The definition of a secret or config.
+    pub(super) fn grant(&self, section: &str, name: &str) -> Option<Arc<Node>> {
+        let elements = match section {
+            "secrets" => &self.elements.secrets,
+            _ => &self.elements.configs,
+        };
+        elements.get(name).map(|(node, _)| Arc::clone(node))
+    }
+
+    /// Reads everything. What is wrong is in the notes.
+    pub(super) fn read(&mut self, element: &Element<'_, '_>) -> Service {
+        let services = Field::root("services", &element.node);
+        let root = Field::child(&services, self.name, &element.node.mark, &element.node);
+        self.check_all_keys(&root);
+        let depends_on: IndexMap<String, Dependency> = dependencies::read(&root, &mut self.notes);
+        let mut service = Service {
+            environment: environment::read(self, &root),
+            mounts: mounts::read(self, &root),
+            depends_on,
+            ..Service::default()
+        };
+        (service.networks, service.network_mode) = networks::read(self, &root);
+        limits::read(&root, &mut service, &mut self.notes);
+        process::read(&root, &mut service, &mut self.notes);
+        process::read_grants(self, &root, &mut service);
+        service
+    }
+
+    /// Nothing is ignored silently: each key has its rule or is a problem.
+    fn check_all_keys(&mut self, root: &Field<'_>) {
+        for field in root.entries(&mut self.notes) {
+            let key = field.key();
+            if READ.contains(&key) || key.starts_with("x-") {
+                continue;
+            }
+            if let Some((_, rule)) = RULED.iter().find(|(ruled, _)| *ruled == key) {
+                let is_idle = field.node.is_null()
+                    || (key == "restart" && field.node.as_text() == Some("no"))
+                    || matches!(field.node.as_text(), Some("missing" | "if_not_present"));
+                if !rule.is_empty() && !is_idle {
+                    self.notes.rule(rule, field.to_string());
+                }
+            } else if REFUSED.contains(&key) {
+                field.not_yet(&mut self.notes, "this key");
+            } else {
+                let known: Vec<&str> = READ
+                    .iter()
+                    .copied()
+                    .chain(RULED.iter().map(|(key, _)| *key))
+                    .chain(["extends"])
+                    .collect();
+                field.unknown(&known, &mut self.notes);
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Where the values of variables come from.
+//!
+//! First wins: the cell, the process environment, the `.env` beside the first
+//! file, then what Compose supplies itself. The environment is an argument;
+//! nothing here reads it. Read next: [`super::dotenv`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+
+use super::notes::Notes;
+use super::template::{Lookup, Origin, TemplateError};
+use super::yaml::{Entry, Map, Node, Scalar, Value};
+
+/// The name that Compose gives every file: the project it belongs to.
+const PROJECT_NAME: &str = "COMPOSE_PROJECT_NAME";
+
+/// All sources of one resolving.
+#[derive(Debug, Clone)]
+pub(super) struct Variables<'a> {
+    /// Levels and derived values of the cell.
+    pub(super) cell: &'a IndexMap<String, String>,
+    /// The process environment.
+    pub(super) environment: &'a BTreeMap<String, String>,
+    /// The evaluated `.env`.
+    pub(super) dotenv: IndexMap<String, String>,
+    /// Name of the project, as Compose would find it.
+    pub(super) project: String,
+}
+
+impl Lookup for Variables<'_> {
+    fn find(&self, name: &str) -> Option<(&str, Origin)> {
+        if let Some(text) = self.cell.get(name) {
+            Some((text, Origin::Cell))
+        } else if let Some(text) = self.environment.get(name) {
+            Some((text, Origin::Environment))
+        } else if let Some(text) = self.dotenv.get(name) {
+            Some((text, Origin::DotEnv))
+        } else if name == PROJECT_NAME {
+            Some((&self.project, Origin::Builtin))
+        } else {
+            None
+        }
+    }
+}
+
+/// The tree with every variable replaced; parts without variables are shared.
+///
+/// A text that had variables counts as quoted afterwards, as it does in Compose:
+/// an empty result is an empty text, not null. A text whose variables cannot be
+/// replaced keeps them, so that readers pass it over.
+pub(super) fn interpolate(
+    node: &Arc<Node>,
+    variables: &Variables<'_>,
+    notes: &mut Notes,
+) -> Arc<Node> {
+    if !node.has_template {
+        return Arc::clone(node);
+    }
+    let value = match &node.value {
+        Value::Scalar(scalar) => {
+            let Some(text) = scalar_text(node, scalar, variables, notes) else {
+                return Arc::clone(node);
+            };
+            Value::Scalar(Scalar {
+                text: text.into(),
+                is_plain: false,
+                template: None,
+                quote: None,
+            })
+        }
+        Value::List(items) => Value::List(
+            items
+                .iter()
+                .map(|item| interpolate(item, variables, notes))
+                .collect(),
+        ),
+        Value::Map(entries) => {
+            let replaced = |(key, entry): (&Arc<str>, &Entry)| {
+                let node = interpolate(&entry.node, variables, notes);
+                let mark = entry.mark.clone();
+                (Arc::clone(key), Entry { mark, node })
+            };
+            Value::Map(entries.iter().map(replaced).collect::<Map>())
+        }
+    };
+    Arc::new(Node::assembled(node.mark.clone(), node.tag, value))
+}
+
+fn scalar_text(
+    node: &Node,
+    scalar: &Scalar,
+    variables: &Variables<'_>,
+    notes: &mut Notes,
+) -> Option<String> {
+    let place = node.mark.location();
+    let template = match scalar.template.as_deref()? {
+        Ok(template) => template,
+        Err(malformed) => {
+            notes.problem_with_hint(
+                node.place_in_text(malformed.offset),
+                malformed.reason,
+                "write `$$` for a dollar that is meant as one",
+            );
+            return None;
+        }
+    };
+    template.collect_names(&mut notes.referred);
+    let outcome = template.evaluate(variables, &mut notes.witness(place.clone()));
+    match outcome {
+        Ok(text) => Some(text),
+        Err(error) => {
+            let message = error.to_string();
+            match error {
+                TemplateError::Required { name, .. } => notes.problem_with_hint(
+                    place,
+                    message,
+                    format!("set `{name}` in the environment or in .env, or make it an axis or a derived value"),
+                ),
+                TemplateError::TooLong => notes.problem(place, message),
+            }
+            None
+        }
+    }
+}
