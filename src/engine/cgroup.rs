@@ -8,20 +8,33 @@
 //! otherwise lead to a stranger's figures. Read `proof.rs` next.
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use super::{ContainerId, Counters};
 
-/// Limits in force in the kernel. `None` where a file could not be read.
+/// Limits in force in the kernel.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KernelLimits {
-    /// CPU quota per period; `Some(None)` is no quota. **Units**: microseconds.
-    pub cpu: Option<Option<CpuQuota>>,
-    /// CPUs it may run on, in the kernel's list form.
+    /// CPU quota per period.
+    pub cpu: KernelLimit<CpuQuota>,
+    /// CPUs it may run on, in the kernel's list form; `None` when it cannot be read.
     pub cpuset: Option<String>,
-    /// Memory limit; `Some(None)` is none. **Units**: bytes.
-    pub memory_bytes: Option<Option<u64>>,
-    /// Process limit; `Some(None)` is none.
-    pub pids: Option<Option<i64>>,
+    /// Memory limit. **Units**: bytes.
+    pub memory_bytes: KernelLimit<u64>,
+    /// Process limit.
+    pub pids: KernelLimit<i64>,
+}
+
+/// One limit as the kernel's file shows it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum KernelLimit<T> {
+    /// Its file is not there or cannot be read.
+    #[default]
+    Unreadable,
+    /// There is none.
+    Unlimited,
+    /// It is this.
+    At(T),
 }
 
 /// A CPU quota as the kernel keeps it. **Units**: microseconds.
@@ -164,26 +177,30 @@ impl Cgroup {
             } => KernelLimits {
                 cpu: read(cpu, "cpu.cfs_quota_us")
                     .zip(read(cpu, "cpu.cfs_period_us"))
-                    .and_then(|(quota, period)| parse_quota_v1(&quota, &period)),
+                    .map_or(KernelLimit::Unreadable, |(quota, period)| {
+                        parse_quota_v1(&quota, &period)
+                    }),
                 cpuset: cpuset.as_deref().and_then(|dir| {
                     read(dir, "cpuset.effective_cpus").or_else(|| read(dir, "cpuset.cpus"))
                 }),
                 memory_bytes: memory
                     .as_deref()
                     .and_then(|dir| read(dir, "memory.limit_in_bytes"))
-                    .and_then(|text| parse_memory_limit(&text)),
+                    .map_or(KernelLimit::Unreadable, |text| parse_memory_limit(&text)),
                 pids: pids
                     .as_deref()
                     .and_then(|dir| read(dir, "pids.max"))
-                    .and_then(|text| parse_max(&text)),
+                    .map_or(KernelLimit::Unreadable, |text| parse_max(&text)),
             },
             Self::V2 { unified } => KernelLimits {
-                cpu: read(unified, "cpu.max").and_then(|text| parse_quota_v2(&text)),
+                cpu: read(unified, "cpu.max")
+                    .map_or(KernelLimit::Unreadable, |text| parse_quota_v2(&text)),
                 cpuset: read(unified, "cpuset.cpus.effective")
                     .or_else(|| read(unified, "cpuset.cpus")),
                 memory_bytes: read(unified, "memory.max")
-                    .and_then(|text| parse_memory_limit(&text)),
-                pids: read(unified, "pids.max").and_then(|text| parse_max(&text)),
+                    .map_or(KernelLimit::Unreadable, |text| parse_memory_limit(&text)),
+                pids: read(unified, "pids.max")
+                    .map_or(KernelLimit::Unreadable, |text| parse_max(&text)),
             },
         }
     }
@@ -227,37 +244,42 @@ fn read(folder: &Path, file: &str) -> Option<String> {
     Some(text.trim().to_owned())
 }
 
-fn parse_quota_v1(quota: &str, period: &str) -> Option<Option<CpuQuota>> {
-    let (quota_us, period_us): (i64, i64) = (quota.parse().ok()?, period.parse().ok()?);
-    Some((quota_us > 0 && period_us > 0).then_some(CpuQuota {
-        quota_us,
-        period_us,
-    }))
+fn parse_quota_v1(quota: &str, period: &str) -> KernelLimit<CpuQuota> {
+    match (quota.parse::<i64>(), period.parse::<i64>()) {
+        (Ok(quota_us), Ok(period_us)) if quota_us > 0 && period_us > 0 => {
+            KernelLimit::At(CpuQuota {
+                quota_us,
+                period_us,
+            })
+        }
+        (Ok(_), Ok(_)) => KernelLimit::Unlimited,
+        _ => KernelLimit::Unreadable,
+    }
 }
 
-fn parse_quota_v2(text: &str) -> Option<Option<CpuQuota>> {
-    let (quota, period) = text.split_once(' ')?;
-    if quota == "max" {
-        return Some(None);
+fn parse_quota_v2(text: &str) -> KernelLimit<CpuQuota> {
+    match text.split_once(' ') {
+        Some(("max", _)) => KernelLimit::Unlimited,
+        Some((quota, period)) => parse_quota_v1(quota, period),
+        None => KernelLimit::Unreadable,
     }
-    parse_quota_v1(quota, period)
 }
 
 /// Version 1 writes no limit as the largest multiple of a page below 2^63.
-fn parse_memory_limit(text: &str) -> Option<Option<u64>> {
+fn parse_memory_limit(text: &str) -> KernelLimit<u64> {
     const NO_LIMIT_FROM_BYTES: u64 = 1 << 62;
-    if text == "max" {
-        return Some(None);
+    match parse_max(text) {
+        KernelLimit::At(bytes) if bytes >= NO_LIMIT_FROM_BYTES => KernelLimit::Unlimited,
+        limit => limit,
     }
-    let bytes: u64 = text.parse().ok()?;
-    Some((bytes < NO_LIMIT_FROM_BYTES).then_some(bytes))
 }
 
-fn parse_max(text: &str) -> Option<Option<i64>> {
+fn parse_max<T: FromStr>(text: &str) -> KernelLimit<T> {
     if text == "max" {
-        return Some(None);
+        return KernelLimit::Unlimited;
     }
-    text.parse().ok().map(Some)
+    text.parse()
+        .map_or(KernelLimit::Unreadable, KernelLimit::At)
 }
 
 /// **Source**: kernel documentation, CFS bandwidth control: `throttled_time` is in nanoseconds.
@@ -413,13 +435,13 @@ mod tests {
         assert_eq!(
             cgroup.limits(),
             KernelLimits {
-                cpu: Some(Some(CpuQuota {
+                cpu: KernelLimit::At(CpuQuota {
                     quota_us: 50_000,
                     period_us: 100_000
-                })),
+                }),
                 cpuset: Some("0-1".to_owned()),
-                memory_bytes: Some(Some(67_108_864)),
-                pids: Some(None),
+                memory_bytes: KernelLimit::At(67_108_864),
+                pids: KernelLimit::Unlimited,
             }
         );
         assert_eq!(
@@ -455,13 +477,13 @@ mod tests {
         assert_eq!(
             cgroup.limits(),
             KernelLimits {
-                cpu: Some(Some(CpuQuota {
+                cpu: KernelLimit::At(CpuQuota {
                     quota_us: 150_000,
                     period_us: 100_000
-                })),
+                }),
                 cpuset: Some("0,2".to_owned()),
-                memory_bytes: Some(None),
-                pids: Some(Some(512)),
+                memory_bytes: KernelLimit::Unlimited,
+                pids: KernelLimit::At(512),
             }
         );
         assert_eq!(
@@ -485,9 +507,9 @@ mod tests {
             ("memory.limit_in_bytes", "9223372036854771712\n"),
         ]);
         let limits = v1(&folder).limits();
-        assert_eq!(limits.cpu, Some(None));
-        assert_eq!(limits.memory_bytes, Some(None));
-        assert_eq!(limits.pids, None);
+        assert_eq!(limits.cpu, KernelLimit::Unlimited);
+        assert_eq!(limits.memory_bytes, KernelLimit::Unlimited);
+        assert_eq!(limits.pids, KernelLimit::Unreadable);
         assert_eq!(v1(&folder).counters(), None);
     }
 }

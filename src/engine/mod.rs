@@ -37,7 +37,7 @@ pub use api::{
     ContainerId, ContainerRequest, Counters, Engine, Health, HostFacts, ImageFacts, Inspection,
     Labels, Leftover, LeftoverKind, Limits, RunState,
 };
-pub use cgroup::{Cgroup, CpuQuota, KernelLimits, find_cgroup, read_kernel_limits};
+pub use cgroup::{Cgroup, CpuQuota, KernelLimit, KernelLimits, find_cgroup, read_kernel_limits};
 pub use clean::{CleanReport, CleanRequest, clean};
 pub use docker::DockerEngine;
 pub use error::{EngineError, EngineErrorKind};

@@ -10,7 +10,7 @@ use std::fmt;
 
 use futures_util::future::try_join_all;
 
-use super::cgroup::{CpuQuota, KernelLimits};
+use super::cgroup::{CpuQuota, KernelLimit, KernelLimits};
 use super::{Engine, EngineError, Launched, Limits};
 use crate::stack::{Service, Stack};
 
@@ -61,6 +61,12 @@ pub enum ProofError {
     /// One is wrong.
     #[error(transparent)]
     NotApplied(#[from] LimitsNotApplied),
+    /// The stack is not the one that was launched.
+    #[error("service `{service}` was not launched")]
+    NotLaunched {
+        /// The service.
+        service: String,
+    },
     /// A container could not be looked at.
     #[error("read back the limits of service `{service}`")]
     Engine {
@@ -86,11 +92,13 @@ pub async fn check_limits<E: Engine>(
     launched: &Launched,
     stack: &Stack,
 ) -> Result<Proof, ProofError> {
-    let checks = launched.containers.iter().map(|(name, id)| async move {
-        let service = stack
-            .services
+    let checks = stack.services.iter().map(|(name, service)| async move {
+        let id = launched
+            .containers
             .get(name)
-            .expect("launched services are of the stack");
+            .ok_or_else(|| ProofError::NotLaunched {
+                service: name.clone(),
+            })?;
         let seen = engine
             .inspect(id)
             .await
@@ -182,14 +190,14 @@ pub fn compare_kernel(
     let fail = |which, planned, found| Err(mismatch(name, which, planned, found, Proof::Kernel));
     let mut proof = Proof::Kernel;
     let planned_cpu = planned_nano_cpus(service);
-    match limits.cpu {
-        Some(found) => {
-            let found = found.map(Cpu::Quota);
-            if !is_same_cpu(planned_cpu, found) {
-                return fail("cpus", planned_cpu.map(cores), found.map(Cpu::words));
-            }
-        }
-        None => proof = Proof::Inspect,
+    let found_cpu = match limits.cpu {
+        KernelLimit::At(quota) => Some(Cpu::Quota(quota)),
+        KernelLimit::Unlimited | KernelLimit::Unreadable => None,
+    };
+    if limits.cpu == KernelLimit::Unreadable {
+        proof = Proof::Inspect;
+    } else if !is_same_cpu(planned_cpu, found_cpu) {
+        return fail("cpus", planned_cpu.map(cores), found_cpu.map(Cpu::words));
     }
     // Without a plan the kernel shows the parent's CPUs, which say nothing of this container.
     if let Some(planned) = service.cpuset.as_deref().filter(|text| !text.is_empty()) {
@@ -203,21 +211,26 @@ pub fn compare_kernel(
     }
     let planned_memory = planned_memory(service);
     match (planned_memory, limits.memory_bytes) {
-        (Some(planned), Some(Some(found)))
+        (Some(planned), KernelLimit::At(found))
             if found <= planned && planned - found < LARGEST_PAGE_BYTES => {}
-        (None, None | Some(None)) => {}
-        (Some(_), None) => proof = Proof::Inspect,
-        (planned, Some(found)) => {
-            return fail("mem_limit", planned.map(bytes), found.map(bytes));
+        (None, KernelLimit::Unlimited | KernelLimit::Unreadable) => {}
+        (Some(_), KernelLimit::Unreadable) => proof = Proof::Inspect,
+        (planned, KernelLimit::At(found)) => {
+            return fail("mem_limit", planned.map(bytes), Some(bytes(found)));
+        }
+        (planned, KernelLimit::Unlimited) => {
+            return fail("mem_limit", planned.map(bytes), None);
         }
     }
     let planned_pids = service.pids_limit.filter(|pids| *pids > 0);
-    match limits.pids {
-        Some(found) if found != planned_pids => {
-            return fail("pids_limit", planned_pids.map(text), found.map(text));
+    match (planned_pids, limits.pids) {
+        (Some(planned), KernelLimit::At(found)) if planned == found => {}
+        (None, KernelLimit::Unlimited | KernelLimit::Unreadable) => {}
+        (Some(_), KernelLimit::Unreadable) => proof = Proof::Inspect,
+        (planned, KernelLimit::At(found)) => {
+            return fail("pids_limit", planned.map(text), Some(text(found)));
         }
-        None if planned_pids.is_some() => proof = Proof::Inspect,
-        Some(_) | None => {}
+        (planned, KernelLimit::Unlimited) => return fail("pids_limit", planned.map(text), None),
     }
     Ok(proof)
 }
@@ -256,7 +269,7 @@ fn inspected_cpu(limits: &Limits) -> Option<Cpu> {
     if limits.nano_cpus > 0 {
         return Some(Cpu::Nano(limits.nano_cpus));
     }
-    (limits.cpu_quota_us > 0).then(|| {
+    (limits.cpu_quota_us > 0).then_some({
         Cpu::Quota(CpuQuota {
             quota_us: limits.cpu_quota_us,
             period_us: if limits.cpu_period_us > 0 {
@@ -342,13 +355,13 @@ mod tests {
 
     fn enforced() -> KernelLimits {
         KernelLimits {
-            cpu: Some(Some(CpuQuota {
+            cpu: KernelLimit::At(CpuQuota {
                 quota_us: 50_000,
                 period_us: 100_000,
-            })),
+            }),
             cpuset: Some("0-1,3".to_owned()),
-            memory_bytes: Some(Some(64 << 20)),
-            pids: Some(Some(100)),
+            memory_bytes: KernelLimit::At(64 << 20),
+            pids: KernelLimit::At(100),
         }
     }
 
@@ -360,10 +373,10 @@ mod tests {
             Ok(Proof::Kernel)
         );
         let none = KernelLimits {
-            cpu: Some(None),
+            cpu: KernelLimit::Unlimited,
             cpuset: Some("0-1".to_owned()),
-            memory_bytes: Some(None),
-            pids: Some(None),
+            memory_bytes: KernelLimit::Unlimited,
+            pids: KernelLimit::Unlimited,
         };
         assert_eq!(
             compare_kernel("app", &Service::default(), &none),
@@ -466,10 +479,10 @@ mod tests {
             assert_eq!((error.which, error.planned.as_str()), (which, "no limit"));
         }
         let none = KernelLimits {
-            cpu: Some(None),
+            cpu: KernelLimit::Unlimited,
             cpuset: None,
-            memory_bytes: Some(None),
-            pids: Some(None),
+            memory_bytes: KernelLimit::Unlimited,
+            pids: KernelLimit::Unlimited,
         };
         let cases = [
             (
@@ -482,14 +495,14 @@ mod tests {
             (
                 "mem_limit",
                 KernelLimits {
-                    memory_bytes: Some(Some(1)),
+                    memory_bytes: KernelLimit::At(1),
                     ..none.clone()
                 },
             ),
             (
                 "pids_limit",
                 KernelLimits {
-                    pids: Some(Some(1)),
+                    pids: KernelLimit::At(1),
                     ..none
                 },
             ),
@@ -508,7 +521,7 @@ mod tests {
             (
                 "cpus",
                 KernelLimits {
-                    cpu: Some(None),
+                    cpu: KernelLimit::Unlimited,
                     ..enforced()
                 },
             ),
@@ -522,21 +535,21 @@ mod tests {
             (
                 "mem_limit",
                 KernelLimits {
-                    memory_bytes: Some(None),
+                    memory_bytes: KernelLimit::Unlimited,
                     ..enforced()
                 },
             ),
             (
                 "mem_limit",
                 KernelLimits {
-                    memory_bytes: Some(Some((64 << 20) + 1)),
+                    memory_bytes: KernelLimit::At((64 << 20) + 1),
                     ..enforced()
                 },
             ),
             (
                 "pids_limit",
                 KernelLimits {
-                    pids: Some(None),
+                    pids: KernelLimit::Unlimited,
                     ..enforced()
                 },
             ),
@@ -555,7 +568,7 @@ mod tests {
     fn what_could_not_be_read_weakens_the_proof_and_fails_nothing() {
         for limits in [
             KernelLimits {
-                cpu: None,
+                cpu: KernelLimit::Unreadable,
                 ..enforced()
             },
             KernelLimits {
@@ -563,11 +576,11 @@ mod tests {
                 ..enforced()
             },
             KernelLimits {
-                memory_bytes: None,
+                memory_bytes: KernelLimit::Unreadable,
                 ..enforced()
             },
             KernelLimits {
-                pids: None,
+                pids: KernelLimit::Unreadable,
                 ..enforced()
             },
         ] {

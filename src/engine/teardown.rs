@@ -18,7 +18,7 @@ use super::trial::LABEL_GOLDEN;
 use super::{Engine, EngineError, Leftover, LeftoverKind, TrialTag};
 
 /// A trial that cannot be removed in this time is reported and the sweep decides.
-const TEARDOWN_LIMIT: Duration = Duration::from_secs(60);
+const TEARDOWN_LIMIT: Duration = Duration::from_mins(1);
 /// First and longest pause after a removal that the engine refused for now.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 /// A creation that was cut off may still appear; a daemon finishes one well within this.

@@ -8,9 +8,9 @@ use tokio::time::Instant;
 
 use super::fake::{Behaviour, FakeCall, FakeEngine, FakeExit, FakeFault};
 use super::{
-    CleanRequest, ContainerRequest, CpuQuota, Engine, EngineErrorKind, Exit, KernelLimits,
-    LABEL_GOLDEN, LABEL_OWNER, LABEL_RUN, LABEL_TRIAL, Labels, Launched, Lease, LeftoverKind,
-    Limits, Owner, Proof, ProofError, TrialTag, check_limits, clean, collect_logs,
+    CleanRequest, ContainerRequest, CpuQuota, Engine, EngineErrorKind, Exit, KernelLimit,
+    KernelLimits, LABEL_GOLDEN, LABEL_OWNER, LABEL_RUN, LABEL_TRIAL, Labels, Launched, Lease,
+    LeftoverKind, Limits, Owner, Proof, ProofError, TrialTag, check_limits, clean, collect_logs,
     collect_trial_logs, differences, ensure_images, snapshot, watch_exits,
 };
 use crate::stack::{Network, Service, Stack};
@@ -118,7 +118,7 @@ async fn a_completed_one_shot_and_a_leaf_that_ends_well_are_no_exits() {
         oom_killed: false,
     };
     engine.end("db", well);
-    let hour = Duration::from_secs(3600);
+    let hour = Duration::from_hours(1);
     assert!(
         tokio::time::timeout(hour, watch_exits(&engine, &launched))
             .await
@@ -158,7 +158,7 @@ async fn an_engine_that_is_lost_ends_the_watch_and_a_hiccup_does_not() {
             FakeFault::Fail(EngineErrorKind::Timeout),
         );
     }
-    let minute = Duration::from_secs(60);
+    let minute = Duration::from_mins(1);
     assert!(
         tokio::time::timeout(minute, watch_exits(&engine, &launched))
             .await
@@ -230,12 +230,12 @@ async fn the_kernel_has_the_last_word_and_one_unreadable_service_weakens_the_pro
     let stack = stack(&["app", "db"]);
     let launched = running(&engine, &stack, &tag(&dead_owner())).await;
     let kernel = |quota_us| KernelLimits {
-        cpu: Some(Some(CpuQuota {
+        cpu: KernelLimit::At(CpuQuota {
             quota_us,
             period_us: 100_000,
-        })),
-        memory_bytes: Some(None),
-        pids: Some(None),
+        }),
+        memory_bytes: KernelLimit::Unlimited,
+        pids: KernelLimit::Unlimited,
         cpuset: None,
     };
     let enforce = |service: &str, quota_us| {
@@ -260,7 +260,7 @@ async fn the_kernel_has_the_last_word_and_one_unreadable_service_weakens_the_pro
     );
     enforce("db", 50_000);
     let error = check_limits(&engine, &launched, &stack).await.unwrap_err();
-    insta::assert_snapshot!(error.to_string(), @"");
+    insta::assert_snapshot!(error.to_string(), @"service `db` should have cpus 1 and has 0.5 (50000 us in each 100000 us) (read from kernel)");
 }
 
 #[tokio::test(start_paused = true)]

@@ -20,6 +20,15 @@ pub const LABEL_OWNER: &str = "nightsweep.owner";
 pub const LABEL_SERVICE: &str = "nightsweep.service";
 /// Label of golden volumes, which outlive runs and are never removed with them.
 pub const LABEL_GOLDEN: &str = "nightsweep.golden";
+/// All of them: nobody else's may count.
+pub(super) const OUR_LABELS: [&str; 6] = [
+    LABEL_RUN,
+    LABEL_TRIAL,
+    LABEL_CELL,
+    LABEL_OWNER,
+    LABEL_SERVICE,
+    LABEL_GOLDEN,
+];
 
 /// Which trial something belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,12 +74,8 @@ impl TrialTag {
     /// The run is a digest: ids are long, and two of them may begin alike.
     pub fn name(&self, part: &str) -> String {
         let digest = Sha256::digest(self.run_id.as_bytes());
-        let run: String = digest
-            .iter()
-            .take(4)
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        format!("ns-{run}-{}-{}", plain(&self.trial), plain(part))
+        let run = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
+        format!("ns-{run:08x}-{}-{}", plain(&self.trial), plain(part))
     }
 }
 

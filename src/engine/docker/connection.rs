@@ -20,10 +20,10 @@ pub(super) const DEFAULT_ENDPOINT: &str = "unix:///var/run/docker.sock";
 pub(super) const CALL_LIMIT: Duration = Duration::from_secs(30);
 
 /// Creating, starting and removing wait for disks and for the container runtime.
-pub(super) const SLOW_CALL_LIMIT: Duration = Duration::from_secs(120);
+pub(super) const SLOW_CALL_LIMIT: Duration = Duration::from_mins(2);
 
 /// Images are large and registries far; nothing else waits this long.
-pub(super) const PULL_LIMIT: Duration = Duration::from_secs(60 * 60);
+pub(super) const PULL_LIMIT: Duration = Duration::from_hours(1);
 
 /// How the endpoint is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

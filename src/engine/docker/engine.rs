@@ -36,7 +36,7 @@ const LONGEST_TEXT_BYTES: usize = 8 * 1024 * 1024;
 /// The Docker Engine at one endpoint.
 #[derive(Debug)]
 pub struct DockerEngine {
-    docker: Docker,
+    pub(in crate::engine) docker: Docker,
     endpoint: String,
     reach: Reach,
     /// Where each running container's counters are; found once, read at every edge.
@@ -182,7 +182,10 @@ impl DockerEngine {
     }
 
     /// The engine's own statistics: without `one-shot` it would sample for a second.
-    async fn counters_by_api(&self, id: &ContainerId) -> Result<Counters, EngineError> {
+    pub(in crate::engine) async fn counters_by_api(
+        &self,
+        id: &ContainerId,
+    ) -> Result<Counters, EngineError> {
         let options = StatsOptions {
             stream: false,
             one_shot: true,

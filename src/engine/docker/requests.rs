@@ -18,6 +18,7 @@ use bollard::models::{
 use indexmap::IndexMap;
 
 use crate::engine::proof::nano_cpus;
+use crate::engine::trial::OUR_LABELS;
 use crate::engine::{ContainerRequest, Labels};
 use crate::stack::{Attachment, Healthcheck, MountSource, Network, Service, Volume};
 
@@ -65,7 +66,12 @@ pub(super) fn container(request: &ContainerRequest<'_>) -> Result<Creation, Requ
     }
     let mut endpoints = endpoints(request)?;
     let first = (!endpoints.is_empty()).then(|| endpoints.remove(0));
-    let mut labels: HashMap<String, String> = service.labels.clone().into_iter().collect();
+    // A user's label that looks like ours could hide the container from its own removal.
+    let users = service
+        .labels
+        .iter()
+        .filter(|(name, _)| !OUR_LABELS.contains(&name.as_str()));
+    let mut labels: HashMap<String, String> = users.map(|(k, v)| (k.clone(), v.clone())).collect();
     labels.extend(request.labels.clone());
     let published = request.publish_port.map(|port| format!("{port}/tcp"));
     let network_mode = match (&service.network_mode, &first) {

@@ -111,7 +111,11 @@ fn full_service() -> Service {
         extra_hosts: words(&["other:10.0.0.1"]),
         cap_add: words(&["SYS_NICE"]),
         cap_drop: words(&["NET_RAW"]),
-        labels: map(&[("team", "a"), ("nightsweep.run", "forged")]),
+        labels: map(&[
+            ("team", "a"),
+            ("nightsweep.run", "forged"),
+            ("nightsweep.golden", "forged"),
+        ]),
         init: Some(true),
         read_only: true,
         privileged: true,
@@ -162,7 +166,32 @@ fn a_service_that_says_nothing_gets_nothing_but_our_labels() {
         network_mode: Some("none".to_owned()),
         ..Service::default()
     };
-    insta::assert_snapshot!(json(&creation(&service, None).body), @"");
+    insta::assert_snapshot!(json(&creation(&service, None).body), @r#"
+    {
+      "Env": [],
+      "HostConfig": {
+        "CapAdd": [],
+        "CapDrop": [],
+        "ExtraHosts": [],
+        "Mounts": [],
+        "NetworkMode": "none",
+        "Privileged": false,
+        "ReadonlyRootfs": false,
+        "RestartPolicy": {
+          "Name": "no"
+        },
+        "Sysctls": {},
+        "Ulimits": []
+      },
+      "Image": "a",
+      "Labels": {
+        "nightsweep.run": "r1",
+        "nightsweep.trial": "3"
+      },
+      "OpenStdin": false,
+      "Tty": false
+    }
+    "#);
 }
 
 #[test]
@@ -211,11 +240,42 @@ fn networks_and_volumes_carry_labels_and_options() {
         subnets: words(&["10.9.0.0/24"]),
         driver_opts: map(&[("com.docker.network.driver.mtu", "1400")]),
     };
-    insta::assert_snapshot!(json(&requests::network("ns-n", &network, &labels)), @"");
+    insta::assert_snapshot!(json(&requests::network("ns-n", &network, &labels)), @r#"
+    {
+      "Driver": "bridge",
+      "IPAM": {
+        "Config": [
+          {
+            "Subnet": "10.9.0.0/24"
+          }
+        ]
+      },
+      "Internal": true,
+      "Labels": {
+        "nightsweep.run": "r1"
+      },
+      "Name": "ns-n",
+      "Options": {
+        "com.docker.network.driver.mtu": "1400"
+      }
+    }
+    "#);
     let volume = Volume {
         driver_opts: map(&[("type", "tmpfs"), ("device", "tmpfs")]),
     };
-    insta::assert_snapshot!(json(&requests::volume("ns-v", &volume, &labels)), @"");
+    insta::assert_snapshot!(json(&requests::volume("ns-v", &volume, &labels)), @r#"
+    {
+      "Driver": "local",
+      "DriverOpts": {
+        "device": "tmpfs",
+        "type": "tmpfs"
+      },
+      "Labels": {
+        "nightsweep.run": "r1"
+      },
+      "Name": "ns-v"
+    }
+    "#);
 }
 
 fn inspect(text: &str) -> crate::engine::Inspection {

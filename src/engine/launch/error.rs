@@ -171,6 +171,10 @@ impl From<ProofError> for LaunchError {
         match error {
             ProofError::NotApplied(mismatch) => Self::LimitsNotApplied(mismatch),
             ProofError::Engine { source, .. } => Self::Engine { source },
+            ProofError::NotLaunched { service } => Self::Unusable {
+                service,
+                problem: "it was not launched".to_owned(),
+            },
         }
     }
 }

@@ -147,10 +147,10 @@ async fn create_all<E: Engine>(
         let created = engine.create_volume(&volumes[name], volume, &labels);
         async move { created.await.map_err(failed(format!("volume `{name}`"))) }
     }));
-    let (made_networks, made_volumes) = tokio::join!(make_networks, make_volumes);
-    made_networks
+    let (networks_made, volumes_made) = tokio::join!(make_networks, make_volumes);
+    networks_made
         .into_iter()
-        .chain(made_volumes)
+        .chain(volumes_made)
         .collect::<Result<(), _>>()?;
 
     let make_containers = join_all(stack.services.iter().map(|(name, service)| {

@@ -16,7 +16,7 @@ use crate::stack::{
     Attachment, Condition, Dependency, Healthcheck, Network, Service, Stack, Volume,
 };
 
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_mins(1);
 
 fn service(depends_on: &[(&str, Condition)]) -> Service {
     Service {
@@ -366,7 +366,7 @@ async fn never_healthy_ends_at_the_deadline_with_the_last_output() {
         },
     );
     let error = failed(&engine, &stack()).await;
-    insta::assert_snapshot!(error.to_string(), @"");
+    insta::assert_snapshot!(error.to_string(), @"not ready after 1 min 00 s of 1 min 00 s: app: waits for `db` (to be healthy); migrate: waits for `db` (to be healthy); db: healthcheck not yet passed (exit code 2: no response)");
 }
 
 #[tokio::test(start_paused = true)]
@@ -470,7 +470,8 @@ async fn limits_that_are_not_those_planned_fail_the_launch() {
 
 #[tokio::test(start_paused = true)]
 async fn contradictions_of_the_stack_are_found_before_anything_is_created() {
-    let cases: [(&str, fn(&mut Stack)); 4] = [
+    type Change = fn(&mut Stack);
+    let cases: [(&str, Change); 4] = [
         ("which is not started", |stack| {
             stack.services.shift_remove("cache");
         }),
@@ -518,7 +519,7 @@ async fn an_images_own_healthcheck_counts_and_can_be_switched_off() {
     let mut off = with_healthcheck(service(&[]));
     off.healthcheck.as_mut().unwrap().test = vec!["NONE".to_owned()];
     stack.services["db"].healthcheck = off.healthcheck;
-    let error = failed(&self::engine_with_db_image(), &stack).await;
+    let error = failed(&engine_with_db_image(), &stack).await;
     assert_eq!(error.reason(), "unusable_stack");
 }
 
