@@ -13,6 +13,8 @@ use indexmap::IndexMap;
 use serde::Serialize;
 
 use super::EngineError;
+use super::cgroup::KernelLimits;
+use super::probe::{self, ProbeAnswer, ProbeFailure, ReadyProbe};
 use crate::stack::{Network, Service, Volume};
 
 /// Labels of everything one trial creates.
@@ -148,6 +150,8 @@ pub struct HostFacts {
     pub storage_driver: String,
     /// Whether container addresses can be reached from here.
     pub direct: bool,
+    /// Whether a port published on the engine's loopback address is reached from here.
+    pub local: bool,
 }
 
 /// An image the engine holds.
@@ -262,4 +266,44 @@ pub trait Engine: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), EngineError>> + Send;
     /// Removes one thing of ours; being gone already is success.
     fn remove(&self, leftover: &Leftover) -> impl Future<Output = Result<(), EngineError>> + Send;
+
+    /// Limits in force in the kernel, where its files can be read from here.
+    ///
+    /// `seen` is a look at the same container; it says which process to follow.
+    fn kernel_limits(&self, id: &ContainerId, seen: &Inspection) -> Option<KernelLimits> {
+        let _ = (id, seen);
+        None
+    }
+
+    /// Comes back when the container no longer runs.
+    ///
+    /// The one call without a deadline of its own: it lasts as long as the
+    /// container. The default looks every 250 ms; an engine that can be told
+    /// does better, since looking costs CPU time of the host under test.
+    fn wait_for_exit(
+        &self,
+        id: &ContainerId,
+    ) -> impl Future<Output = Result<(), EngineError>> + Send {
+        async move {
+            while self.inspect(id).await?.state == RunState::Running {
+                tokio::time::sleep(EXIT_POLL).await;
+            }
+            Ok(())
+        }
+    }
+
+    /// One readiness request to a service of the stack.
+    ///
+    /// Part of the trait so that a fake needs no open port.
+    fn probe(
+        &self,
+        address: SocketAddr,
+        probe: &ReadyProbe,
+        limit: Duration,
+    ) -> impl Future<Output = Result<ProbeAnswer, ProbeFailure>> + Send {
+        probe::get(address, probe, limit)
+    }
 }
+
+/// Short enough to lose little of a window, long enough to cost nothing that shows.
+const EXIT_POLL: Duration = Duration::from_millis(250);

@@ -1,19 +1,59 @@
 //! The container engine: operations, launching, proof and clean-up.
+//!
+//! [`Engine`] is a thin list of single operations; everything that decides is
+//! written once over it. This module knows neither load nor results nor the
+//! matrix; it gets a resolved stack and gives back addresses, proof and counters.
+//!
+//! In reading order: `api.rs` (the trait), `trial.rs` (names and labels),
+//! `launch/` (from nothing to ready), `proof.rs` (limits in force), `telemetry.rs`,
+//! `host.rs` and `cgroup.rs` (counters), `watch.rs` (exits), `logs.rs`,
+//! `teardown.rs` (the lease), `owner.rs` and `clean.rs` (leftovers), `docker/`
+//! (the real engine) and `fake/` (a scripted one for tests).
+
 mod api;
+mod cgroup;
+mod clean;
+mod docker;
+mod error;
+pub mod fake;
+mod host;
+mod images;
+mod launch;
+mod logs;
+mod owner;
+mod probe;
+mod proof;
+mod teardown;
+mod telemetry;
+mod trial;
+mod watch;
+
+#[cfg(all(test, feature = "docker-tests"))]
+mod docker_tests;
+#[cfg(test)]
+mod tests;
+
 pub use api::{
     ContainerId, ContainerRequest, Counters, Engine, Health, HostFacts, ImageFacts, Inspection,
     Labels, Leftover, LeftoverKind, Limits, RunState,
 };
-
-/// A call to the engine that failed.
-#[derive(Debug, thiserror::Error)]
-#[error("{operation} {object}")]
-pub struct EngineError {
-    /// What was asked.
-    pub operation: &'static str,
-    /// Of what.
-    pub object: String,
-    /// Why it failed.
-    #[source]
-    pub source: Box<dyn std::error::Error + Send + Sync>,
-}
+pub use cgroup::{Cgroup, CpuQuota, KernelLimit, KernelLimits, find_cgroup, read_kernel_limits};
+pub use clean::{CleanReport, CleanRequest, clean};
+pub use docker::DockerEngine;
+pub use error::{EngineError, EngineErrorKind};
+pub use host::{HostCpu, HostUse, host_use, parse_host_cpu, read_host_cpu};
+pub use images::ensure_images;
+pub use launch::{Launch, LaunchError, LaunchTarget, Launched, TargetPath, launch};
+pub use logs::{collect_logs, collect_trial_logs};
+pub use owner::{Liveness, Owner, OwnerParseError};
+pub use probe::{ProbeAnswer, ProbeFailure, ReadyProbe};
+pub use proof::{
+    LimitsNotApplied, Proof, ProofError, check_limits, compare_inspection, compare_kernel,
+    nano_cpus,
+};
+pub use teardown::{Lease, TeardownReport};
+pub use telemetry::{CounterDelta, Reading, difference, differences, snapshot};
+pub use trial::{
+    LABEL_CELL, LABEL_GOLDEN, LABEL_OWNER, LABEL_RUN, LABEL_SERVICE, LABEL_TRIAL, TrialTag,
+};
+pub use watch::{Exit, watch_exits};

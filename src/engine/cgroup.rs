@@ -1,0 +1,515 @@
+//! What the kernel itself holds for a container: limits and counters.
+//!
+//! The engine's answer says what was asked for; the control group's files say
+//! what is in force. Both versions of control groups are read. Parsing is pure;
+//! [`find_cgroup`] and the two readers open files, and only files.
+//! **Invariant**: files are read only when the control group's path carries the
+//! container's own id. A pid that belongs to another host or namespace would
+//! otherwise lead to a stranger's figures. Read `proof.rs` next.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use super::{ContainerId, Counters};
+
+/// Limits in force in the kernel.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KernelLimits {
+    /// CPU quota per period.
+    pub cpu: KernelLimit<CpuQuota>,
+    /// CPUs it may run on, in the kernel's list form; `None` when it cannot be read.
+    pub cpuset: Option<String>,
+    /// Memory limit. **Units**: bytes.
+    pub memory_bytes: KernelLimit<u64>,
+    /// Process limit.
+    pub pids: KernelLimit<i64>,
+}
+
+/// One limit as the kernel's file shows it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum KernelLimit<T> {
+    /// Its file is not there or cannot be read.
+    #[default]
+    Unreadable,
+    /// There is none.
+    Unlimited,
+    /// It is this.
+    At(T),
+}
+
+/// A CPU quota as the kernel keeps it. **Units**: microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CpuQuota {
+    /// CPU time per period.
+    pub quota_us: i64,
+    /// Length of a period.
+    pub period_us: i64,
+}
+
+/// Where the files of one container's control group are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cgroup {
+    /// Version 1: a folder per controller.
+    V1 {
+        /// Quota and throttling.
+        cpu: PathBuf,
+        /// CPU time.
+        cpuacct: PathBuf,
+        /// CPUs; not on every host.
+        cpuset: Option<PathBuf>,
+        /// Memory; not on every host.
+        memory: Option<PathBuf>,
+        /// Processes; not on every host.
+        pids: Option<PathBuf>,
+    },
+    /// Version 2: one folder.
+    V2 {
+        /// Everything.
+        unified: PathBuf,
+    },
+}
+
+/// Limits of a container as the kernel holds them.
+///
+/// `None` when they cannot be read from here: another host, another namespace,
+/// a container that does not run.
+pub fn read_kernel_limits(pid: i64, id: &ContainerId) -> Option<KernelLimits> {
+    Some(find_cgroup(pid, id)?.limits())
+}
+
+/// The control group of a container's first process.
+pub fn find_cgroup(pid: i64, id: &ContainerId) -> Option<Cgroup> {
+    if pid <= 0 {
+        return None;
+    }
+    let membership = fs_err::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let mounts = fs_err::read_to_string("/proc/self/mountinfo").ok()?;
+    let cgroup = locate(&membership, &mounts, id)?;
+    let exists = match &cgroup {
+        Cgroup::V1 { cpu, cpuacct, .. } => cpu.is_dir() && cpuacct.is_dir(),
+        Cgroup::V2 { unified } => unified.is_dir(),
+    };
+    exists.then_some(cgroup)
+}
+
+/// The folders of a control group, from the texts of `/proc/<pid>/cgroup` and
+/// `/proc/self/mountinfo`.
+///
+/// **Source**: cgroups(7) and proc(5). A mount may show only a part of the tree;
+/// its root is taken off the path.
+fn locate(membership: &str, mountinfo: &str, id: &ContainerId) -> Option<Cgroup> {
+    let mounts: Vec<Mount> = mountinfo.lines().filter_map(parse_mount).collect();
+    let folder = |controller: &str| -> Option<PathBuf> {
+        let path = membership.lines().find_map(|line| {
+            let mut fields = line.splitn(3, ':');
+            let (hierarchy, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+            let matches = if controller.is_empty() {
+                hierarchy == "0" && controllers.is_empty()
+            } else {
+                controllers.split(',').any(|name| name == controller)
+            };
+            matches.then_some(path)
+        })?;
+        let mount = mounts.iter().find(|mount| mount.shows(controller))?;
+        if id.0.is_empty() || !path.contains(&id.0) {
+            return None;
+        }
+        let below = Path::new(path).strip_prefix(mount.root).ok()?;
+        Some(Path::new(mount.point).join(below))
+    };
+    // A hybrid host mounts both; the controllers then sit in version 1.
+    if let (Some(cpu), Some(cpuacct)) = (folder("cpu"), folder("cpuacct")) {
+        return Some(Cgroup::V1 {
+            cpu,
+            cpuacct,
+            cpuset: folder("cpuset"),
+            memory: folder("memory"),
+            pids: folder("pids"),
+        });
+    }
+    folder("").map(|unified| Cgroup::V2 { unified })
+}
+
+struct Mount<'a> {
+    root: &'a str,
+    point: &'a str,
+    is_v2: bool,
+    options: &'a str,
+}
+
+impl Mount<'_> {
+    fn shows(&self, controller: &str) -> bool {
+        if controller.is_empty() {
+            return self.is_v2;
+        }
+        !self.is_v2 && self.options.split(',').any(|name| name == controller)
+    }
+}
+
+fn parse_mount(line: &str) -> Option<Mount<'_>> {
+    let (mount, file_system) = line.split_once(" - ")?;
+    let mut mount = mount.split(' ').skip(3);
+    let (root, point) = (mount.next()?, mount.next()?);
+    let mut file_system = file_system.split(' ');
+    let is_v2 = match file_system.next()? {
+        "cgroup" => false,
+        "cgroup2" => true,
+        _ => return None,
+    };
+    Some(Mount {
+        root,
+        point,
+        is_v2,
+        options: file_system.nth(1)?,
+    })
+}
+
+impl Cgroup {
+    /// The limits in force; a file that cannot be read leaves its field `None`.
+    pub fn limits(&self) -> KernelLimits {
+        match self {
+            Self::V1 {
+                cpu,
+                cpuset,
+                memory,
+                pids,
+                ..
+            } => KernelLimits {
+                cpu: read(cpu, "cpu.cfs_quota_us")
+                    .zip(read(cpu, "cpu.cfs_period_us"))
+                    .map_or(KernelLimit::Unreadable, |(quota, period)| {
+                        parse_quota_v1(&quota, &period)
+                    }),
+                cpuset: cpuset.as_deref().and_then(|dir| {
+                    read(dir, "cpuset.effective_cpus").or_else(|| read(dir, "cpuset.cpus"))
+                }),
+                memory_bytes: memory
+                    .as_deref()
+                    .and_then(|dir| read(dir, "memory.limit_in_bytes"))
+                    .map_or(KernelLimit::Unreadable, |text| parse_memory_limit(&text)),
+                pids: pids
+                    .as_deref()
+                    .and_then(|dir| read(dir, "pids.max"))
+                    .map_or(KernelLimit::Unreadable, |text| parse_max(&text)),
+            },
+            Self::V2 { unified } => KernelLimits {
+                cpu: read(unified, "cpu.max")
+                    .map_or(KernelLimit::Unreadable, |text| parse_quota_v2(&text)),
+                cpuset: read(unified, "cpuset.cpus.effective")
+                    .or_else(|| read(unified, "cpuset.cpus")),
+                memory_bytes: read(unified, "memory.max")
+                    .map_or(KernelLimit::Unreadable, |text| parse_memory_limit(&text)),
+                pids: read(unified, "pids.max")
+                    .map_or(KernelLimit::Unreadable, |text| parse_max(&text)),
+            },
+        }
+    }
+
+    /// The counters since the container started; `None` once it is gone.
+    pub fn counters(&self) -> Option<Counters> {
+        match self {
+            Self::V1 {
+                cpu,
+                cpuacct,
+                memory,
+                ..
+            } => {
+                let mut counters = parse_cpu_stat_v1(&read(cpu, "cpu.stat")?)?;
+                counters.cpu_ns = read(cpuacct, "cpuacct.usage")?.parse().ok()?;
+                if let Some(memory) = memory {
+                    let used: u64 = read(memory, "memory.usage_in_bytes")?.parse().ok()?;
+                    let stat = read(memory, "memory.stat")?;
+                    counters.memory_bytes = without_cache(used, &stat, "total_inactive_file");
+                    counters.memory_peak_bytes = read(memory, "memory.max_usage_in_bytes")
+                        .and_then(|text| text.parse().ok());
+                }
+                Some(counters)
+            }
+            Self::V2 { unified } => {
+                let mut counters = parse_cpu_stat_v2(&read(unified, "cpu.stat")?)?;
+                let used: u64 = read(unified, "memory.current")?.parse().ok()?;
+                let stat = read(unified, "memory.stat")?;
+                counters.memory_bytes = without_cache(used, &stat, "inactive_file");
+                // Kernels before 5.19 do not keep it.
+                counters.memory_peak_bytes =
+                    read(unified, "memory.peak").and_then(|text| text.parse().ok());
+                Some(counters)
+            }
+        }
+    }
+}
+
+fn read(folder: &Path, file: &str) -> Option<String> {
+    let text = fs_err::read_to_string(folder.join(file)).ok()?;
+    Some(text.trim().to_owned())
+}
+
+fn parse_quota_v1(quota: &str, period: &str) -> KernelLimit<CpuQuota> {
+    match (quota.parse::<i64>(), period.parse::<i64>()) {
+        (Ok(quota_us), Ok(period_us)) if quota_us > 0 && period_us > 0 => {
+            KernelLimit::At(CpuQuota {
+                quota_us,
+                period_us,
+            })
+        }
+        (Ok(_), Ok(_)) => KernelLimit::Unlimited,
+        _ => KernelLimit::Unreadable,
+    }
+}
+
+fn parse_quota_v2(text: &str) -> KernelLimit<CpuQuota> {
+    match text.split_once(' ') {
+        Some(("max", _)) => KernelLimit::Unlimited,
+        Some((quota, period)) => parse_quota_v1(quota, period),
+        None => KernelLimit::Unreadable,
+    }
+}
+
+/// Version 1 writes no limit as the largest multiple of a page below 2^63.
+fn parse_memory_limit(text: &str) -> KernelLimit<u64> {
+    const NO_LIMIT_FROM_BYTES: u64 = 1 << 62;
+    match parse_max(text) {
+        KernelLimit::At(bytes) if bytes >= NO_LIMIT_FROM_BYTES => KernelLimit::Unlimited,
+        limit => limit,
+    }
+}
+
+fn parse_max<T: FromStr>(text: &str) -> KernelLimit<T> {
+    if text == "max" {
+        return KernelLimit::Unlimited;
+    }
+    text.parse()
+        .map_or(KernelLimit::Unreadable, KernelLimit::At)
+}
+
+/// **Source**: kernel documentation, CFS bandwidth control: `throttled_time` is in nanoseconds.
+fn parse_cpu_stat_v1(text: &str) -> Option<Counters> {
+    Some(Counters {
+        periods: field(text, "nr_periods")?,
+        throttled_periods: field(text, "nr_throttled")?,
+        throttled_ns: field(text, "throttled_time")?,
+        ..Counters::default()
+    })
+}
+
+/// **Source**: kernel documentation, control group v2: times are in microseconds; the
+/// throttling lines are there only while the CPU controller is on.
+fn parse_cpu_stat_v2(text: &str) -> Option<Counters> {
+    Some(Counters {
+        cpu_ns: field(text, "usage_usec")?.checked_mul(1_000)?,
+        periods: field(text, "nr_periods").unwrap_or(0),
+        throttled_periods: field(text, "nr_throttled").unwrap_or(0),
+        throttled_ns: field(text, "throttled_usec")
+            .unwrap_or(0)
+            .checked_mul(1_000)?,
+        ..Counters::default()
+    })
+}
+
+/// Memory in use without file cache that the kernel may drop, as `docker stats` shows it.
+fn without_cache(used: u64, stat: &str, inactive_file: &str) -> u64 {
+    used.saturating_sub(field(stat, inactive_file).unwrap_or(0))
+}
+
+fn field(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(' ')?;
+        if key == name {
+            value.trim().parse().ok()
+        } else {
+            None
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const V1_MOUNTS: &str = "\
+31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
+32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct
+34 31 0:31 / /sys/fs/cgroup/cpuset rw,relatime - cgroup cgroup rw,cpuset
+35 31 0:32 / /sys/fs/cgroup/memory rw,relatime shared:5 - cgroup cgroup rw,memory
+41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
+";
+    const V2_MOUNTS: &str =
+        "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
+
+    fn id() -> ContainerId {
+        ContainerId("41e38747".to_owned())
+    }
+
+    #[test]
+    fn version_1_has_a_folder_per_controller() {
+        let membership = "9:name=systemd:/docker/41e38747\n4:memory:/docker/41e38747\n\
+            3:cpuset:/docker/41e38747\n2:cpu,cpuacct:/docker/41e38747\n0::/docker/41e38747\n";
+        assert_eq!(
+            locate(membership, V1_MOUNTS, &id()),
+            Some(Cgroup::V1 {
+                cpu: "/sys/fs/cgroup/cpu,cpuacct/docker/41e38747".into(),
+                cpuacct: "/sys/fs/cgroup/cpu,cpuacct/docker/41e38747".into(),
+                cpuset: Some("/sys/fs/cgroup/cpuset/docker/41e38747".into()),
+                memory: Some("/sys/fs/cgroup/memory/docker/41e38747".into()),
+                pids: None,
+            })
+        );
+    }
+
+    #[test]
+    fn version_2_has_one_folder_and_a_mount_may_show_a_part_of_the_tree() {
+        let membership = "0::/system.slice/docker-41e38747.scope\n";
+        let found = |mounts| locate(membership, mounts, &id());
+        assert_eq!(
+            found(V2_MOUNTS),
+            Some(Cgroup::V2 {
+                unified: "/sys/fs/cgroup/system.slice/docker-41e38747.scope".into()
+            })
+        );
+        let part = "30 23 0:26 /system.slice /cg rw - cgroup2 cgroup2 rw\n";
+        assert_eq!(
+            found(part),
+            Some(Cgroup::V2 {
+                unified: "/cg/docker-41e38747.scope".into()
+            })
+        );
+        let other_part = "30 23 0:26 /user.slice /cg rw - cgroup2 cgroup2 rw\n";
+        assert_eq!(found(other_part), None);
+    }
+
+    #[test]
+    fn a_process_of_another_container_or_host_is_never_read() {
+        assert_eq!(locate("0::/init.scope\n", V2_MOUNTS, &id()), None);
+        assert_eq!(locate("0::/docker/ffff\n", V2_MOUNTS, &id()), None);
+        assert_eq!(
+            locate("0::/docker/ffff\n", V2_MOUNTS, &ContainerId(String::new())),
+            None
+        );
+        assert_eq!(
+            read_kernel_limits(i64::from(std::process::id()), &id()),
+            None
+        );
+        assert_eq!(read_kernel_limits(0, &id()), None);
+    }
+
+    fn files(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            fs_err::write(folder.path().join(name), text).unwrap();
+        }
+        folder
+    }
+
+    fn v1(folder: &tempfile::TempDir) -> Cgroup {
+        let path = folder.path().to_owned();
+        Cgroup::V1 {
+            cpu: path.clone(),
+            cpuacct: path.clone(),
+            cpuset: Some(path.clone()),
+            memory: Some(path.clone()),
+            pids: Some(path),
+        }
+    }
+
+    #[test]
+    fn version_1_files_are_read_with_their_units() {
+        let folder = files(&[
+            ("cpu.cfs_quota_us", "50000\n"),
+            ("cpu.cfs_period_us", "100000\n"),
+            ("cpuset.cpus", "0-1\n"),
+            ("memory.limit_in_bytes", "67108864\n"),
+            ("pids.max", "max\n"),
+            (
+                "cpu.stat",
+                "nr_periods 10\nnr_throttled 4\nthrottled_time 123456789\n",
+            ),
+            ("cpuacct.usage", "987654321\n"),
+            ("memory.usage_in_bytes", "5000\n"),
+            ("memory.max_usage_in_bytes", "9000\n"),
+            (
+                "memory.stat",
+                "cache 3\ninactive_file 1\ntotal_inactive_file 1000\n",
+            ),
+        ]);
+        let cgroup = v1(&folder);
+        assert_eq!(
+            cgroup.limits(),
+            KernelLimits {
+                cpu: KernelLimit::At(CpuQuota {
+                    quota_us: 50_000,
+                    period_us: 100_000
+                }),
+                cpuset: Some("0-1".to_owned()),
+                memory_bytes: KernelLimit::At(67_108_864),
+                pids: KernelLimit::Unlimited,
+            }
+        );
+        assert_eq!(
+            cgroup.counters(),
+            Some(Counters {
+                cpu_ns: 987_654_321,
+                periods: 10,
+                throttled_periods: 4,
+                throttled_ns: 123_456_789,
+                memory_bytes: 4_000,
+                memory_peak_bytes: Some(9_000),
+            })
+        );
+    }
+
+    #[test]
+    fn version_2_microseconds_become_nanoseconds() {
+        let folder = files(&[
+            ("cpu.max", "150000 100000\n"),
+            ("cpuset.cpus.effective", "0,2\n"),
+            ("memory.max", "max\n"),
+            ("pids.max", "512\n"),
+            (
+                "cpu.stat",
+                "usage_usec 2500\nuser_usec 1\nnr_periods 7\nnr_throttled 2\nthrottled_usec 33\n",
+            ),
+            ("memory.current", "8000\n"),
+            ("memory.stat", "anon 1\ninactive_file 3000\n"),
+        ]);
+        let cgroup = Cgroup::V2 {
+            unified: folder.path().to_owned(),
+        };
+        assert_eq!(
+            cgroup.limits(),
+            KernelLimits {
+                cpu: KernelLimit::At(CpuQuota {
+                    quota_us: 150_000,
+                    period_us: 100_000
+                }),
+                cpuset: Some("0,2".to_owned()),
+                memory_bytes: KernelLimit::Unlimited,
+                pids: KernelLimit::At(512),
+            }
+        );
+        assert_eq!(
+            cgroup.counters(),
+            Some(Counters {
+                cpu_ns: 2_500_000,
+                periods: 7,
+                throttled_periods: 2,
+                throttled_ns: 33_000,
+                memory_bytes: 5_000,
+                memory_peak_bytes: None,
+            })
+        );
+    }
+
+    #[test]
+    fn no_limit_and_not_readable_are_two_things() {
+        let folder = files(&[
+            ("cpu.cfs_quota_us", "-1\n"),
+            ("cpu.cfs_period_us", "100000\n"),
+            ("memory.limit_in_bytes", "9223372036854771712\n"),
+        ]);
+        let limits = v1(&folder).limits();
+        assert_eq!(limits.cpu, KernelLimit::Unlimited);
+        assert_eq!(limits.memory_bytes, KernelLimit::Unlimited);
+        assert_eq!(limits.pids, KernelLimit::Unreadable);
+        assert_eq!(v1(&folder).counters(), None);
+    }
+}

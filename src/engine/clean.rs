@@ -1,0 +1,121 @@
+//! Removing what earlier processes left behind.
+//!
+//! Only what carries our run label, and of that only what nobody answers for any
+//! more. The rules, in this order:
+//!
+//! 1. golden volumes are never listed here;
+//! 2. an owner that is alive keeps everything it made, even when its run is named:
+//!    pulling a stack from under a running measurement gives wrong numbers. Stop
+//!    the run instead;
+//! 3. an owner that is dead loses everything it made;
+//! 4. an owner that cannot be judged from here (another host or container, or a
+//!    label that cannot be read) keeps what it made, unless the run is named.
+//!
+//! Read `owner.rs` for how an owner is judged.
+
+use super::error::EngineError;
+use super::teardown::{TeardownReport, remove_all, remove_matching};
+use super::trial::{LABEL_GOLDEN, LABEL_OWNER, LABEL_RUN, LABEL_TRIAL};
+use super::{Engine, Leftover, Liveness, Owner};
+
+/// What to clean.
+#[derive(Debug, Clone, Default)]
+pub struct CleanRequest {
+    /// One run only, and then also when its owner cannot be judged from here.
+    pub run_id: Option<String>,
+    /// Only say what would be removed.
+    pub is_dry_run: bool,
+}
+
+/// What was cleaned, or would be.
+#[derive(Debug, Default)]
+pub struct CleanReport {
+    /// What is gone; in a dry run, what would go.
+    pub removed: Vec<Leftover>,
+    /// What was left alone on purpose, and why.
+    pub kept: Vec<(Leftover, String)>,
+    /// What should be gone and is not.
+    pub failed: Vec<(Leftover, EngineError)>,
+}
+
+/// Removes leftovers by the rules above.
+///
+/// **Errors**: the engine cannot say what is there.
+pub async fn clean<E: Engine>(
+    engine: &E,
+    request: &CleanRequest,
+) -> Result<CleanReport, EngineError> {
+    let filter = match &request.run_id {
+        Some(run_id) => format!("{LABEL_RUN}={run_id}"),
+        None => LABEL_RUN.to_owned(),
+    };
+    let found = engine.list_ours(&[filter]).await?;
+    let mut report = CleanReport::default();
+    let mut doomed = Vec::new();
+    for thing in found {
+        // The engine filters too; that nothing else is removed must not hang on it.
+        if thing.labels.contains_key(LABEL_GOLDEN) || !thing.labels.contains_key(LABEL_RUN) {
+            continue;
+        }
+        match reason_to_keep(&thing, request.run_id.is_some()) {
+            Some(why) => report.kept.push((thing, why)),
+            None => doomed.push(thing),
+        }
+    }
+    if request.is_dry_run {
+        doomed.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
+        report.removed = doomed;
+        return Ok(report);
+    }
+    let mut first = TeardownReport::default();
+    remove_all(engine, doomed, &mut first).await;
+    report.removed = first.removed;
+    for (thing, error) in first.left {
+        // With the patience of a teardown: something may still be letting go of it.
+        match trial_filter(&thing) {
+            Some(filter) => {
+                let second = remove_matching(engine, &filter, false).await;
+                if second.is_complete() {
+                    report.removed.push(thing);
+                } else {
+                    report.failed.push((thing, error));
+                }
+            }
+            None => report.failed.push((thing, error)),
+        }
+    }
+    Ok(report)
+}
+
+/// The labels of one trial of one owner, so that nobody else's things are met.
+fn trial_filter(thing: &Leftover) -> Option<Vec<String>> {
+    [LABEL_RUN, LABEL_TRIAL, LABEL_OWNER]
+        .into_iter()
+        .map(|label| Some(format!("{label}={}", thing.labels.get(label)?)))
+        .collect()
+}
+
+fn reason_to_keep(thing: &Leftover, is_named: bool) -> Option<String> {
+    let owner = thing
+        .labels
+        .get(LABEL_OWNER)
+        .map(|text| text.parse::<Owner>());
+    match owner {
+        Some(Ok(owner)) => match owner.liveness() {
+            Liveness::Alive => Some(format!(
+                "its owner still runs (process {}): stop that run first",
+                owner.pid()
+            )),
+            Liveness::Dead => None,
+            Liveness::Elsewhere if is_named => None,
+            Liveness::Elsewhere => Some(format!(
+                "its owner ran on {} and cannot be judged from here: name its run to remove it",
+                owner.host()
+            )),
+        },
+        Some(Err(_)) | None if is_named => None,
+        Some(Err(_)) | None => {
+            Some("it does not say who owns it: name its run to remove it".to_owned())
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The engine's answers in our own words. Pure: no call, no clock.
+//!
+//! **Invariant**: a figure that the answer does not hold is missing, never 0.
+//! Read `connection.rs` next for how answers and failures arrive.
+
+use std::net::{IpAddr, SocketAddr};
+
+use bollard::models::{
+    ContainerInspectResponse, ContainerState, ContainerStateStatusEnum, ContainerStatsResponse,
+    HealthStatusEnum, HostConfig, ImageInspect, PortMap,
+};
+use indexmap::IndexMap;
+
+use crate::engine::{Counters, Health, ImageFacts, Inspection, Limits, RunState};
+
+/// One look at a container.
+pub(super) fn inspection(answer: ContainerInspectResponse) -> Inspection {
+    let state = answer.state.unwrap_or_default();
+    let run_state = run_state(&state);
+    let network = answer.network_settings.unwrap_or_default();
+    let mut addresses: IndexMap<String, IpAddr> = network
+        .networks
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|(name, endpoint)| {
+            let address = endpoint
+                .ip_address
+                .filter(|text| !text.is_empty())
+                .or(endpoint.global_ipv6_address)?;
+            Some((name, address.parse().ok()?))
+        })
+        .collect();
+    addresses.sort_keys();
+    Inspection {
+        state: run_state,
+        exit_code: (run_state == RunState::Exited)
+            .then_some(state.exit_code)
+            .flatten(),
+        oom_killed: state.oom_killed.unwrap_or(false),
+        restarts: answer.restart_count.unwrap_or(0),
+        health: health(&state),
+        limits: limits(&answer.host_config.unwrap_or_default()),
+        addresses,
+        published: network.ports.as_ref().and_then(published),
+        pid: state.pid.unwrap_or(0),
+        image_digest: answer.image.unwrap_or_default(),
+    }
+}
+
+fn run_state(state: &ContainerState) -> RunState {
+    match state.status {
+        Some(ContainerStateStatusEnum::CREATED) => RunState::Created,
+        Some(
+            ContainerStateStatusEnum::RUNNING
+            | ContainerStateStatusEnum::PAUSED
+            | ContainerStateStatusEnum::RESTARTING,
+        ) => RunState::Running,
+        // Being removed, dead, or without a word: its process does not run.
+        _ => RunState::Exited,
+    }
+}
+
+fn health(state: &ContainerState) -> Health {
+    let Some(health) = &state.health else {
+        return Health::None;
+    };
+    let output = || {
+        let last = health.log.as_ref().and_then(|log| log.last());
+        last.map_or_else(String::new, |result| {
+            let output = result.output.as_deref().unwrap_or_default().trim();
+            match result.exit_code {
+                Some(code) => format!("exit code {code}: {output}"),
+                None => output.to_owned(),
+            }
+        })
+    };
+    match health.status {
+        Some(HealthStatusEnum::STARTING) => Health::Starting(output()),
+        Some(HealthStatusEnum::HEALTHY) => Health::Healthy,
+        Some(HealthStatusEnum::UNHEALTHY) => Health::Unhealthy(output()),
+        _ => Health::None,
+    }
+}
+
+fn limits(host: &HostConfig) -> Limits {
+    Limits {
+        nano_cpus: host.nano_cpus.unwrap_or(0),
+        cpu_quota_us: host.cpu_quota.unwrap_or(0),
+        cpu_period_us: host.cpu_period.unwrap_or(0),
+        cpuset: host.cpuset_cpus.clone().unwrap_or_default(),
+        memory_bytes: host.memory.unwrap_or(0),
+        pids: host.pids_limit.unwrap_or(0),
+    }
+}
+
+fn published(ports: &PortMap) -> Option<SocketAddr> {
+    ports.values().flatten().flatten().find_map(|binding| {
+        let address: IpAddr = binding.host_ip.as_deref()?.parse().ok()?;
+        let port: u16 = binding.host_port.as_deref()?.parse().ok()?;
+        (port != 0).then(|| SocketAddr::new(address, port))
+    })
+}
+
+/// Facts of an image.
+pub(super) fn image(answer: ImageInspect) -> ImageFacts {
+    let test = answer
+        .config
+        .and_then(|config| config.healthcheck)
+        .and_then(|check| check.test)
+        .unwrap_or_default();
+    ImageFacts {
+        digest: answer.id.unwrap_or_default(),
+        size_bytes: answer
+            .size
+            .and_then(|size| u64::try_from(size).ok())
+            .unwrap_or(0),
+        has_healthcheck: test.first().is_some_and(|kind| kind != "NONE"),
+    }
+}
+
+/// Counters from the engine's own statistics; `None` for a container that does not run.
+///
+/// **Source**: Docker Engine API, `GET /containers/{id}/stats`. It answers zeros
+/// for a stopped container. Throttled time is in nanoseconds with both versions
+/// of control groups: the engine converts.
+pub(super) fn counters(answer: &ContainerStatsResponse) -> Option<Counters> {
+    let cpu = answer.cpu_stats.as_ref()?;
+    let cpu_ns = cpu.cpu_usage.as_ref()?.total_usage.filter(|ns| *ns > 0)?;
+    let throttling = cpu.throttling_data.clone().unwrap_or_default();
+    let memory = answer.memory_stats.as_ref()?;
+    let stats = memory.stats.as_ref();
+    let inactive_file = stats
+        .and_then(|stats| {
+            stats
+                .get("total_inactive_file")
+                .or_else(|| stats.get("inactive_file"))
+        })
+        .copied()
+        .unwrap_or(0);
+    Some(Counters {
+        cpu_ns,
+        periods: throttling.periods.unwrap_or(0),
+        throttled_periods: throttling.throttled_periods.unwrap_or(0),
+        throttled_ns: throttling.throttled_time.unwrap_or(0),
+        memory_bytes: memory.usage?.saturating_sub(inactive_file),
+        memory_peak_bytes: memory.max_usage.filter(|bytes| *bytes > 0),
+    })
+}

@@ -1,0 +1,283 @@
+//! Reaching the engine, and turning its failures into ours.
+//!
+//! Every call goes through one helper here, which sets a deadline over the whole
+//! exchange (the client library's own ends with the head of the answer).
+//! Read `engine.rs` next for the calls.
+
+use std::future::Future;
+use std::time::Duration;
+
+use bollard::errors::Error as ApiError;
+use bollard::{API_DEFAULT_VERSION, Docker};
+
+use crate::engine::error::chain_text;
+use crate::engine::{EngineError, EngineErrorKind};
+
+/// Where the engine listens when nobody says otherwise.
+pub(super) const DEFAULT_ENDPOINT: &str = "unix:///var/run/docker.sock";
+
+/// Answers come in milliseconds; on a host under full load in a second or two.
+pub(super) const CALL_LIMIT: Duration = Duration::from_secs(30);
+
+/// Creating, starting and removing wait for disks and for the container runtime.
+pub(super) const SLOW_CALL_LIMIT: Duration = Duration::from_mins(2);
+
+/// Images are large and registries far; nothing else waits this long.
+pub(super) const PULL_LIMIT: Duration = Duration::from_hours(1);
+
+/// How the endpoint is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// A socket on this host.
+    Socket,
+    /// TCP to a loopback address.
+    Loopback,
+    /// TCP to elsewhere.
+    Remote,
+}
+
+/// Opens the endpoint without a call: `unix://PATH`, `tcp://` or `http://HOST:PORT`.
+pub(super) fn open(endpoint: &str) -> Result<(Docker, Reach), EngineError> {
+    let refuse = |kind, source: String| EngineError::new("connect to", endpoint, kind, source);
+    let limit_s = SLOW_CALL_LIMIT.as_secs();
+    if let Some(path) = endpoint.strip_prefix("unix://") {
+        if !std::path::Path::new(path).exists() {
+            return Err(refuse(
+                EngineErrorKind::NoDaemon,
+                "the socket does not exist".to_owned(),
+            ));
+        }
+        let docker = Docker::connect_with_unix(path, limit_s, API_DEFAULT_VERSION);
+        return docker
+            .map(|docker| (docker, Reach::Socket))
+            .map_err(|error| failure("connect to", endpoint, error));
+    }
+    if let Some(address) = endpoint
+        .strip_prefix("tcp://")
+        .or_else(|| endpoint.strip_prefix("http://"))
+    {
+        let docker = Docker::connect_with_http(endpoint, limit_s, API_DEFAULT_VERSION);
+        let reach = if is_loopback(address) {
+            Reach::Loopback
+        } else {
+            Reach::Remote
+        };
+        return docker
+            .map(|docker| (docker, reach))
+            .map_err(|error| failure("connect to", endpoint, error));
+    }
+    Err(refuse(
+        EngineErrorKind::Other,
+        "this kind of address is not yet supported (allowed: unix://PATH, tcp://HOST:PORT)"
+            .to_owned(),
+    ))
+}
+
+fn is_loopback(address: &str) -> bool {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost"
+        || host
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|ip| ip.is_loopback())
+}
+
+/// Makes one call: with its deadline, and with its failure in our words.
+pub(super) async fn call<T>(
+    operation: &'static str,
+    object: &str,
+    limit: Duration,
+    exchange: impl Future<Output = Result<T, ApiError>>,
+) -> Result<T, EngineError> {
+    match tokio::time::timeout(limit, exchange).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) => Err(failure(operation, object, error)),
+        Err(_) => Err(EngineError::timed_out(operation, object, limit)),
+    }
+}
+
+/// The engine's own words, without the client library's around them.
+#[derive(Debug, thiserror::Error)]
+#[error("{message} (status {status})")]
+struct EngineAnswer {
+    message: String,
+    status: u16,
+}
+
+/// A failure of the client library as ours.
+pub(super) fn failure(operation: &'static str, object: &str, error: ApiError) -> EngineError {
+    match error {
+        ApiError::DockerResponseServerError {
+            status_code,
+            message,
+        } => {
+            let kind = kind_of_answer(status_code, &message);
+            let answer = EngineAnswer {
+                message: message.trim().to_owned(),
+                status: status_code,
+            };
+            EngineError::new(operation, object, kind, answer)
+        }
+        ApiError::RequestTimeoutError => EngineError::timed_out(operation, object, SLOW_CALL_LIMIT),
+        ApiError::DockerStreamError { error } => {
+            let kind = kind_of_answer(500, &error);
+            EngineError::new(operation, object, kind, error)
+        }
+        other => {
+            let io_kind = deepest_io(&other);
+            let kind = match io_kind {
+                Some(
+                    std::io::ErrorKind::NotFound
+                    | std::io::ErrorKind::ConnectionRefused
+                    | std::io::ErrorKind::ConnectionReset
+                    | std::io::ErrorKind::BrokenPipe
+                    | std::io::ErrorKind::HostUnreachable
+                    | std::io::ErrorKind::NetworkUnreachable,
+                ) => EngineErrorKind::NoDaemon,
+                Some(std::io::ErrorKind::PermissionDenied) => EngineErrorKind::Denied,
+                Some(std::io::ErrorKind::TimedOut) => EngineErrorKind::Timeout,
+                _ => EngineErrorKind::Other,
+            };
+            // The library both chains its causes and prints them; one of the two is enough.
+            let text = match deepest(&other) {
+                Some(cause) if io_kind.is_some() => cause,
+                _ => chain_text(&other),
+            };
+            EngineError::new(operation, object, kind, text)
+        }
+    }
+}
+
+fn kind_of_answer(status: u16, message: &str) -> EngineErrorKind {
+    let message = message.to_ascii_lowercase();
+    if message.contains("no space left on device") {
+        return EngineErrorKind::DiskFull;
+    }
+    match status {
+        404 if message.contains("no such image") => EngineErrorKind::ImageMissing,
+        404 => EngineErrorKind::NotFound,
+        409 => EngineErrorKind::Conflict,
+        // Removing a network answers 403 while a container is still attached.
+        403 if message.contains("active endpoints") => EngineErrorKind::Conflict,
+        401 | 403 => EngineErrorKind::Denied,
+        _ => EngineErrorKind::Other,
+    }
+}
+
+fn deepest_io(error: &(dyn std::error::Error + 'static)) -> Option<std::io::ErrorKind> {
+    let mut found = None;
+    let mut cause = Some(error);
+    while let Some(inner) = cause {
+        if let Some(io) = inner.downcast_ref::<std::io::Error>() {
+            found = Some(io.kind());
+        }
+        cause = inner.source();
+    }
+    found
+}
+
+fn deepest(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    let mut cause = error.source()?;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    Some(cause.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_socket_says_how_to_get_one() {
+        let error = open("unix:///nowhere/docker.sock").unwrap_err();
+        assert_eq!(error.kind, EngineErrorKind::NoDaemon);
+        assert_eq!(
+            chain_text(&error),
+            "connect to unix:///nowhere/docker.sock: the socket does not exist"
+        );
+        assert!(error.hint().unwrap().contains("DOCKER_HOST"));
+        assert!(error.is_environment());
+    }
+
+    #[test]
+    fn an_address_of_another_kind_is_refused_by_name() {
+        for endpoint in [
+            "ssh://host",
+            "npipe:////./pipe/docker",
+            "/var/run/docker.sock",
+        ] {
+            let error = open(endpoint).unwrap_err();
+            assert!(
+                chain_text(&error).contains("not yet supported"),
+                "{endpoint}"
+            );
+        }
+    }
+
+    #[test]
+    fn loopback_is_told_from_elsewhere() {
+        for (endpoint, reach) in [
+            ("tcp://127.0.0.1:2375", Reach::Loopback),
+            ("tcp://localhost:2375", Reach::Loopback),
+            ("tcp://[::1]:2375", Reach::Loopback),
+            ("http://10.0.0.4:2375", Reach::Remote),
+            ("tcp://docker:2375", Reach::Remote),
+        ] {
+            assert_eq!(open(endpoint).unwrap().1, reach, "{endpoint}");
+        }
+    }
+
+    #[test]
+    fn answers_are_told_apart_by_status_and_words() {
+        for (status, message, kind) in [
+            (404, "No such image: a:b", EngineErrorKind::ImageMissing),
+            (404, "No such container: x", EngineErrorKind::NotFound),
+            (409, "volume is in use", EngineErrorKind::Conflict),
+            (
+                403,
+                "error while removing network: network n id 1 has active endpoints",
+                EngineErrorKind::Conflict,
+            ),
+            (403, "denied by plugin", EngineErrorKind::Denied),
+            (
+                500,
+                "write /var/lib/x: no space left on device",
+                EngineErrorKind::DiskFull,
+            ),
+            (500, "boom", EngineErrorKind::Other),
+        ] {
+            assert_eq!(kind_of_answer(status, message), kind, "{message}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_hangs_ends_at_its_deadline() {
+        let error = call(
+            "inspect",
+            "x",
+            CALL_LIMIT,
+            std::future::pending::<Result<(), _>>(),
+        )
+        .await
+        .unwrap_err();
+        assert_eq!(error.kind, EngineErrorKind::Timeout);
+        assert_eq!(chain_text(&error), "inspect x: no answer within 30s");
+    }
+
+    #[tokio::test]
+    async fn a_port_where_nobody_listens_is_no_daemon() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("tcp://{}", listener.local_addr().unwrap());
+        drop(listener);
+        let (docker, _) = open(&endpoint).unwrap();
+        let error = call("ask", "version", CALL_LIMIT, docker.version())
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind, EngineErrorKind::NoDaemon, "{error:?}");
+        assert_eq!(
+            chain_text(&error),
+            "ask version: Connection refused (os error 111)"
+        );
+    }
+}

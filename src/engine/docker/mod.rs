@@ -1,0 +1,14 @@
+//! The Docker Engine behind the [`Engine`](super::Engine) trait.
+//!
+//! The one home of bollard. `requests.rs` and `answers.rs` translate and are
+//! pure; `connection.rs` reaches the engine and words its failures; `engine.rs`
+//! makes the calls. **Invariant**: no type of bollard leaves this folder.
+
+mod answers;
+mod connection;
+mod engine;
+mod requests;
+#[cfg(test)]
+mod tests;
+
+pub use engine::DockerEngine;

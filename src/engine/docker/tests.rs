@@ -1,0 +1,353 @@
+//! Requests as the engine gets them, and answers as it gives them.
+
+use indexmap::IndexMap;
+use serde_json::Value;
+
+use super::{answers, requests};
+use crate::engine::{ContainerRequest, Health, Labels, RunState};
+use crate::stack::{Attachment, Healthcheck, Mount, MountSource, Network, Service, Volume};
+use std::time::Duration;
+
+/// The same text for the same request: maps of the client library have no order.
+fn json(value: &impl serde::Serialize) -> String {
+    fn sort(value: Value) -> Value {
+        match value {
+            Value::Object(map) => {
+                let mut entries: Vec<_> = map.into_iter().filter(|(_, v)| !v.is_null()).collect();
+                entries.sort_by(|a, b| a.0.cmp(&b.0));
+                Value::Object(entries.into_iter().map(|(k, v)| (k, sort(v))).collect())
+            }
+            Value::Array(items) => Value::Array(items.into_iter().map(sort).collect()),
+            other => other,
+        }
+    }
+    serde_json::to_string_pretty(&sort(serde_json::to_value(value).unwrap())).unwrap()
+}
+
+fn map(pairs: &[(&str, &str)]) -> IndexMap<String, String> {
+    pairs
+        .iter()
+        .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+        .collect()
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn mount(target: &str, source: MountSource, read_only: bool) -> Mount {
+    Mount {
+        target: target.to_owned(),
+        source,
+        read_only,
+    }
+}
+
+/// A service that sets every field the model has.
+fn full_service() -> Service {
+    Service {
+        image: "postgres:17".to_owned(),
+        command: Some(words(&["postgres", "-c", "fsync=off"])),
+        entrypoint: Some(words(&["/entry"])),
+        environment: map(&[("A", "1"), ("EMPTY", "")]),
+        cpus: Some(0.29),
+        cpuset: Some("0-1".to_owned()),
+        mem_limit: Some(256 << 20),
+        pids_limit: Some(200),
+        healthcheck: Some(Healthcheck {
+            test: words(&["CMD-SHELL", "pg_isready"]),
+            interval: Some(Duration::from_millis(500)),
+            timeout: Some(Duration::from_secs(2)),
+            start_period: Some(Duration::from_secs(1)),
+            retries: Some(7),
+        }),
+        mounts: vec![
+            mount(
+                "/data",
+                MountSource::Volume {
+                    source: "pgdata".to_owned(),
+                },
+                false,
+            ),
+            mount("/scratch", MountSource::Anonymous, false),
+            mount(
+                "/etc/x.conf",
+                MountSource::Bind {
+                    source: "/srv/x.conf".into(),
+                },
+                true,
+            ),
+            mount(
+                "/tmp",
+                MountSource::Tmpfs {
+                    size: Some(1 << 20),
+                    mode: Some(0o1777),
+                },
+                false,
+            ),
+        ],
+        networks: IndexMap::from([
+            (
+                "back".to_owned(),
+                Attachment {
+                    aliases: words(&["db", "old-name"]),
+                    ipv4_address: Some("10.9.0.5".to_owned()),
+                },
+            ),
+            (
+                "front".to_owned(),
+                Attachment {
+                    aliases: words(&["db"]),
+                    ipv4_address: None,
+                },
+            ),
+        ]),
+        user: Some("70:70".to_owned()),
+        working_dir: Some("/data".to_owned()),
+        hostname: Some("db-host".to_owned()),
+        shm_size: Some(128 << 20),
+        ulimits: IndexMap::from([("nofile".to_owned(), (1024, 4096))]),
+        sysctls: map(&[("net.core.somaxconn", "1024")]),
+        extra_hosts: words(&["other:10.0.0.1"]),
+        cap_add: words(&["SYS_NICE"]),
+        cap_drop: words(&["NET_RAW"]),
+        labels: map(&[
+            ("team", "a"),
+            ("nightsweep.run", "forged"),
+            ("nightsweep.golden", "forged"),
+        ]),
+        init: Some(true),
+        read_only: true,
+        privileged: true,
+        tty: true,
+        stdin_open: true,
+        stop_signal: Some("SIGINT".to_owned()),
+        stop_grace_period: Some(Duration::from_millis(1_500)),
+        ..Service::default()
+    }
+}
+
+fn creation(service: &Service, publish_port: Option<u16>) -> requests::Creation {
+    try_creation(service, publish_port).unwrap()
+}
+
+fn try_creation(
+    service: &Service,
+    publish_port: Option<u16>,
+) -> Result<requests::Creation, requests::RequestError> {
+    let labels: Labels = map(&[("nightsweep.run", "r1"), ("nightsweep.trial", "3")]);
+    requests::container(&ContainerRequest {
+        name: "ns-ab-3-db".to_owned(),
+        service,
+        networks: &map(&[("back", "ns-ab-3-back"), ("front", "ns-ab-3-front")]),
+        volumes: &map(&[("pgdata", "ns-ab-3-pgdata")]),
+        labels: &labels,
+        publish_port,
+    })
+}
+
+#[test]
+fn everything_a_service_says_reaches_the_engine() {
+    let creation = creation(&full_service(), Some(5432));
+    insta::assert_snapshot!(json(&creation.body));
+    let later: Vec<&str> = creation
+        .join_later
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .collect();
+    assert_eq!(later, ["ns-ab-3-front"]);
+    insta::assert_snapshot!("join_later", json(&creation.join_later[0].1));
+}
+
+#[test]
+fn a_service_that_says_nothing_gets_nothing_but_our_labels() {
+    let service = Service {
+        image: "a".to_owned(),
+        network_mode: Some("none".to_owned()),
+        ..Service::default()
+    };
+    insta::assert_snapshot!(json(&creation(&service, None).body), @r#"
+    {
+      "Env": [],
+      "HostConfig": {
+        "CapAdd": [],
+        "CapDrop": [],
+        "ExtraHosts": [],
+        "Mounts": [],
+        "NetworkMode": "none",
+        "Privileged": false,
+        "ReadonlyRootfs": false,
+        "RestartPolicy": {
+          "Name": "no"
+        },
+        "Sysctls": {},
+        "Ulimits": []
+      },
+      "Image": "a",
+      "Labels": {
+        "nightsweep.run": "r1",
+        "nightsweep.trial": "3"
+      },
+      "OpenStdin": false,
+      "Tty": false
+    }
+    "#);
+}
+
+#[test]
+fn an_empty_entrypoint_clears_the_images_and_an_empty_command_is_refused() {
+    let mut service = Service {
+        entrypoint: Some(Vec::new()),
+        command: Some(words(&["x"])),
+        ..Service::default()
+    };
+    assert_eq!(creation(&service, None).body.entrypoint, Some(words(&[""])));
+    service.entrypoint = None;
+    service.command = Some(Vec::new());
+    assert_eq!(
+        try_creation(&service, None).unwrap_err(),
+        requests::RequestError::EmptyCommand
+    );
+}
+
+#[test]
+fn a_volume_or_network_that_was_not_made_is_an_error() {
+    let mut service = full_service();
+    service
+        .networks
+        .insert("else".to_owned(), Attachment::default());
+    let error = try_creation(&service, None).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the network `else` is used and was not made for this trial"
+    );
+    let mut service = full_service();
+    service.mounts[0].source = MountSource::Volume {
+        source: "else".to_owned(),
+    };
+    let error = try_creation(&service, None).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the volume `else` is used and was not made for this trial"
+    );
+}
+
+#[test]
+fn networks_and_volumes_carry_labels_and_options() {
+    let labels = map(&[("nightsweep.run", "r1")]);
+    let network = Network {
+        internal: true,
+        subnets: words(&["10.9.0.0/24"]),
+        driver_opts: map(&[("com.docker.network.driver.mtu", "1400")]),
+    };
+    insta::assert_snapshot!(json(&requests::network("ns-n", &network, &labels)), @r#"
+    {
+      "Driver": "bridge",
+      "IPAM": {
+        "Config": [
+          {
+            "Subnet": "10.9.0.0/24"
+          }
+        ]
+      },
+      "Internal": true,
+      "Labels": {
+        "nightsweep.run": "r1"
+      },
+      "Name": "ns-n",
+      "Options": {
+        "com.docker.network.driver.mtu": "1400"
+      }
+    }
+    "#);
+    let volume = Volume {
+        driver_opts: map(&[("type", "tmpfs"), ("device", "tmpfs")]),
+    };
+    insta::assert_snapshot!(json(&requests::volume("ns-v", &volume, &labels)), @r#"
+    {
+      "Driver": "local",
+      "DriverOpts": {
+        "device": "tmpfs",
+        "type": "tmpfs"
+      },
+      "Labels": {
+        "nightsweep.run": "r1"
+      },
+      "Name": "ns-v"
+    }
+    "#);
+}
+
+fn inspect(text: &str) -> crate::engine::Inspection {
+    answers::inspection(serde_json::from_str(text).unwrap())
+}
+
+#[test]
+fn an_inspection_reads_state_health_limits_and_addresses() {
+    let seen = inspect(
+        r#"{"Id":"c","Image":"sha256:ab","RestartCount":2,
+        "State":{"Status":"running","Pid":77,"ExitCode":0,"OOMKilled":false,
+          "Health":{"Status":"starting","Log":[{"ExitCode":1,"Output":"old"},{"ExitCode":2,"Output":"no route\n"}]}},
+        "HostConfig":{"NanoCpus":500000000,"CpuQuota":0,"CpuPeriod":0,"CpusetCpus":"0","Memory":1048576,"PidsLimit":9},
+        "NetworkSettings":{"Ports":{"80/tcp":null,"8080/tcp":[{"HostIp":"127.0.0.1","HostPort":"49153"}]},
+          "Networks":{"b":{"IPAddress":"172.18.0.3"},"a":{"IPAddress":""}}}}"#,
+    );
+    assert_eq!(seen.state, RunState::Running);
+    assert_eq!(seen.exit_code, None, "a running container has none");
+    assert_eq!(
+        seen.health,
+        Health::Starting("exit code 2: no route".to_owned())
+    );
+    assert_eq!(seen.limits.nano_cpus, 500_000_000);
+    assert_eq!((seen.limits.memory_bytes, seen.limits.pids), (1_048_576, 9));
+    assert_eq!(seen.addresses.len(), 1);
+    assert_eq!(seen.published.unwrap().to_string(), "127.0.0.1:49153");
+    assert_eq!((seen.pid, seen.restarts), (77, 2));
+}
+
+#[test]
+fn an_ended_container_has_its_exit_code_and_a_dead_one_does_not_run() {
+    let seen = inspect(r#"{"State":{"Status":"exited","ExitCode":137,"OOMKilled":true}}"#);
+    assert_eq!(seen.exit_code, Some(137));
+    assert!(seen.oom_killed);
+    assert_eq!(
+        inspect(r#"{"State":{"Status":"dead"}}"#).state,
+        RunState::Exited
+    );
+    assert_eq!(
+        inspect(r#"{"State":{"Status":"created"}}"#).state,
+        RunState::Created
+    );
+}
+
+#[test]
+fn zeros_of_a_stopped_container_are_not_counters() {
+    let parse = |text: &str| answers::counters(&serde_json::from_str(text).unwrap());
+    assert_eq!(
+        parse(r#"{"cpu_stats":{"cpu_usage":{"total_usage":0}},"memory_stats":{}}"#),
+        None
+    );
+    let counters = parse(
+        r#"{"cpu_stats":{"cpu_usage":{"total_usage":5},"throttling_data":{"periods":4,"throttled_periods":3,"throttled_time":2}},
+        "memory_stats":{"usage":100,"max_usage":150,"stats":{"total_inactive_file":30,"inactive_file":1}}}"#,
+    )
+    .unwrap();
+    assert_eq!((counters.cpu_ns, counters.memory_bytes), (5, 70));
+    assert_eq!(
+        (
+            counters.periods,
+            counters.throttled_periods,
+            counters.throttled_ns
+        ),
+        (4, 3, 2)
+    );
+    assert_eq!(counters.memory_peak_bytes, Some(150));
+}
+
+#[test]
+fn an_image_with_a_switched_off_healthcheck_has_none() {
+    let parse = |text: &str| answers::image(serde_json::from_str(text).unwrap()).has_healthcheck;
+    assert!(parse(r#"{"Config":{"Healthcheck":{"Test":["CMD","x"]}}}"#));
+    assert!(!parse(r#"{"Config":{"Healthcheck":{"Test":["NONE"]}}}"#));
+    assert!(!parse(r#"{"Config":{}}"#));
+}

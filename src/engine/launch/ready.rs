@@ -1,0 +1,76 @@
+//! Asking the target until it answers as it should.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::LaunchError;
+use super::start::Watch;
+use crate::engine::{ContainerId, Engine, LaunchTarget, ReadyProbe, TargetPath};
+
+/// First and longest pause between two looks. Short at first: most services are
+/// ready in well under a second, and the time to ready is itself a result.
+pub(super) const PAUSE: (Duration, Duration) =
+    (Duration::from_millis(50), Duration::from_millis(500));
+
+/// Longest wait for one answer; a service under a small CPU quota needs seconds for its first.
+const TRY_LIMIT: Duration = Duration::from_secs(5);
+
+/// The next pause after one of the given length.
+pub(super) fn longer(pause: Duration) -> Duration {
+    (pause * 3 / 2).min(PAUSE.1)
+}
+
+/// Finds the target's address, once its container runs.
+pub(super) async fn locate<E: Engine>(
+    watch: &Watch<'_, E>,
+    target: &LaunchTarget,
+    id: &ContainerId,
+    path: TargetPath,
+) -> Result<SocketAddr, LaunchError> {
+    let seen = watch
+        .engine()
+        .inspect(id)
+        .await
+        .map_err(|source| LaunchError::Engine { source })?;
+    let address = match path {
+        // The first network of the service, as the file orders them.
+        TargetPath::Direct => watch
+            .engine_networks(&target.service)
+            .find_map(|network| seen.addresses.get(network))
+            .map(|ip| SocketAddr::new(*ip, target.port)),
+        TargetPath::Published => seen.published,
+    };
+    address.ok_or_else(|| LaunchError::Unusable {
+        service: target.service.clone(),
+        problem: match path {
+            TargetPath::Direct => "its container has no address on the stack's networks".to_owned(),
+            TargetPath::Published => format!("the engine did not publish its port {}", target.port),
+        },
+    })
+}
+
+/// Repeats the probe until the expected status comes back; never gives up by itself.
+pub(super) async fn until_answered<E: Engine>(
+    watch: &Watch<'_, E>,
+    service: &str,
+    address: SocketAddr,
+    probe: &ReadyProbe,
+) {
+    let mut pause = PAUSE.0;
+    let what = format!("GET {} of `{service}` at {address}", probe.path);
+    watch.note(&what, "not yet asked".to_owned());
+    loop {
+        let seen = match watch.engine().probe(address, probe, TRY_LIMIT).await {
+            Ok(answer) if answer.status == probe.status => break,
+            Ok(answer) => format!(
+                "status {} instead of {}, body `{}`",
+                answer.status, probe.status, answer.body_head
+            ),
+            Err(failure) => failure.to_string(),
+        };
+        watch.note(&what, seen);
+        tokio::time::sleep(pause).await;
+        pause = longer(pause);
+    }
+    watch.settle(&what);
+}

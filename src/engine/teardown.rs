@@ -1,0 +1,186 @@
+//! Removing everything of a trial, and the lease that makes sure of it.
+//!
+//! Works from labels alone, so that a half-made launch is cleaned like a whole
+//! one. Containers are removed by force, which is a SIGKILL: the trial's volumes
+//! are thrown away with it, so there is nothing that a slow, orderly stop would
+//! save, and its ten seconds would be lost in every trial. **Invariant**: what
+//! carries the label of golden volumes is never touched. Read `clean.rs` next
+//! for what earlier processes left behind.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::Instant;
+
+use super::trial::LABEL_GOLDEN;
+use super::{Engine, EngineError, Leftover, LeftoverKind, TrialTag};
+
+/// A trial that cannot be removed in this time is reported and the sweep decides.
+const TEARDOWN_LIMIT: Duration = Duration::from_mins(1);
+/// First and longest pause after a removal that the engine refused for now.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+/// A creation that was cut off may still appear; a daemon finishes one well within this.
+const SETTLE: Duration = Duration::from_millis(500);
+
+/// Order of removal: networks and volumes are in use while containers are there.
+const REMOVAL_ORDER: [LeftoverKind; 3] = [
+    LeftoverKind::Container,
+    LeftoverKind::Network,
+    LeftoverKind::Volume,
+];
+
+/// What a removal came to.
+#[derive(Debug, Default)]
+pub struct TeardownReport {
+    /// What is gone.
+    pub removed: Vec<Leftover>,
+    /// What is still there, and why.
+    pub left: Vec<(Leftover, EngineError)>,
+    /// Why the engine could not even be asked what is there.
+    pub unknown: Option<EngineError>,
+}
+
+impl TeardownReport {
+    /// Whether nothing is left, for certain.
+    pub fn is_complete(&self) -> bool {
+        self.left.is_empty() && self.unknown.is_none()
+    }
+}
+
+/// The duty to remove a trial: taken before its first creation.
+///
+/// Release it by [`Lease::release`]. A lease that is dropped instead (a panic, a
+/// cancelled future) queues the removal on the runtime it is dropped in; should
+/// that runtime end first, `clean` finds the rest by its labels.
+#[derive(Debug)]
+pub struct Lease<E: Engine> {
+    engine: Arc<E>,
+    tag: TrialTag,
+    is_released: bool,
+    /// Whether a launch was begun and never came to an end of its own.
+    is_cut_off: AtomicBool,
+}
+
+impl<E: Engine> Lease<E> {
+    /// Takes the duty for a trial; creates nothing.
+    pub fn take(engine: Arc<E>, tag: TrialTag) -> Self {
+        Self {
+            engine,
+            tag,
+            is_released: false,
+            is_cut_off: AtomicBool::new(false),
+        }
+    }
+
+    /// The engine everything is created on.
+    pub fn engine(&self) -> &Arc<E> {
+        &self.engine
+    }
+
+    /// The trial it is for.
+    pub fn tag(&self) -> &TrialTag {
+        &self.tag
+    }
+
+    /// Removes everything of the trial and reports what could not be removed.
+    ///
+    /// **Cancel**: dropping the future queues the rest of the removal.
+    pub async fn release(mut self) -> TeardownReport {
+        let is_cut_off = self.is_cut_off.load(Ordering::Relaxed);
+        let report = remove_matching(&*self.engine, &self.tag.filter(), is_cut_off).await;
+        self.is_released = true;
+        report
+    }
+
+    /// Marks calls that create as under way; cleared when they have all been answered.
+    pub(super) fn set_creating(&self, is_creating: bool) {
+        self.is_cut_off.store(is_creating, Ordering::Relaxed);
+    }
+}
+
+impl<E: Engine> Drop for Lease<E> {
+    fn drop(&mut self) {
+        if self.is_released {
+            return;
+        }
+        // Without a runtime nothing can be called; the labels remain for `clean`.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let (engine, filter) = (Arc::clone(&self.engine), self.tag.filter());
+            runtime.spawn(async move { remove_matching(&*engine, &filter, true).await });
+        }
+    }
+}
+
+/// Removes everything that carries all the labels given, with patience and an end.
+///
+/// `may_still_appear`: a creation was cut off, so one empty answer is no proof.
+pub(super) async fn remove_matching<E: Engine>(
+    engine: &E,
+    filter: &[String],
+    may_still_appear: bool,
+) -> TeardownReport {
+    let deadline = Instant::now() + TEARDOWN_LIMIT;
+    let mut report = TeardownReport::default();
+    let mut pause = BACKOFF.0;
+    let mut n_empty_needed = if may_still_appear { 2 } else { 1 };
+    loop {
+        report.left.clear();
+        report.unknown = None;
+        match engine.list_ours(filter).await {
+            Ok(found) => {
+                let found: Vec<Leftover> = found.into_iter().filter(is_removable).collect();
+                if found.is_empty() {
+                    n_empty_needed -= 1;
+                    if n_empty_needed == 0 {
+                        return report;
+                    }
+                    tokio::time::sleep(SETTLE).await;
+                    continue;
+                }
+                remove_all(engine, found, &mut report).await;
+                if report.left.is_empty() {
+                    // Asked once more: that nothing is left is seen, not assumed.
+                    continue;
+                }
+            }
+            Err(error) => report.unknown = Some(error),
+        }
+        if Instant::now() + pause > deadline {
+            return report;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(BACKOFF.1);
+    }
+}
+
+/// Removes the things given, once each, kind after kind.
+pub(super) async fn remove_all<E: Engine>(
+    engine: &E,
+    found: Vec<Leftover>,
+    report: &mut TeardownReport,
+) {
+    let mut found = found;
+    for kind in REMOVAL_ORDER {
+        let (now, later) = found.into_iter().partition(|thing| thing.kind == kind);
+        found = later;
+        let now: Vec<Leftover> = now;
+        let outcomes = join_all(now.iter().map(|thing| engine.remove(thing))).await;
+        for (thing, outcome) in now.into_iter().zip(outcomes) {
+            match outcome {
+                Ok(()) => {
+                    // A thing may be seen again while the engine is still at it.
+                    if !report.removed.contains(&thing) {
+                        report.removed.push(thing);
+                    }
+                }
+                Err(error) => report.left.push((thing, error)),
+            }
+        }
+    }
+}
+
+fn is_removable(thing: &Leftover) -> bool {
+    !thing.labels.contains_key(LABEL_GOLDEN)
+}

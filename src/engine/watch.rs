@@ -1,0 +1,91 @@
+//! Noticing that a container ended that should go on.
+
+use std::time::Duration;
+
+use futures_util::future::select_all;
+
+use super::{ContainerId, Engine, EngineError, EngineErrorKind, Launched, RunState};
+
+/// Between two looks, beside the engine's own word: its answer may get lost with
+/// the engine itself. Long, since looking costs CPU time of the host under test.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Failed looks in a row after which the engine counts as lost.
+const MOST_FAILURES: u32 = 5;
+
+/// A container that ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exit {
+    /// The service.
+    pub service: String,
+    /// Its exit code; `None` when the container itself is gone.
+    pub exit_code: Option<i64>,
+    /// Whether the kernel killed it for memory.
+    pub oom_killed: bool,
+}
+
+/// Comes back when any container ends that should go on.
+///
+/// A service that ran to its end during the launch is not watched; one that
+/// nobody depends on may end with exit code 0 without being reported.
+///
+/// **Errors**: the engine does not answer any more.
+/// **Cancel**: safe; nothing changes.
+pub async fn watch_exits<E: Engine>(engine: &E, launched: &Launched) -> Result<Exit, EngineError> {
+    let mut watched: Vec<_> = launched
+        .running()
+        .map(|(service, id)| {
+            let may_complete = launched.may_complete.contains(service);
+            Box::pin(watch_one(engine, service, id, may_complete))
+        })
+        .collect();
+    if watched.is_empty() {
+        return std::future::pending().await;
+    }
+    loop {
+        let (outcome, _, rest) = select_all(watched).await;
+        match outcome {
+            Ok(Some(exit)) => return Ok(exit),
+            Err(error) => return Err(error),
+            // It was allowed to.
+            Ok(None) if rest.is_empty() => return std::future::pending().await,
+            Ok(None) => watched = rest,
+        }
+    }
+}
+
+async fn watch_one<E: Engine>(
+    engine: &E,
+    service: &str,
+    id: &ContainerId,
+    may_complete: bool,
+) -> Result<Option<Exit>, EngineError> {
+    let exit = |exit_code, oom_killed| Exit {
+        service: service.to_owned(),
+        exit_code,
+        oom_killed,
+    };
+    let mut n_failures = 0;
+    loop {
+        let told = tokio::time::timeout(LOOK_EVERY, engine.wait_for_exit(id)).await;
+        if matches!(told, Ok(Err(_))) {
+            // It cannot be told: look for ourselves, and not in a tight loop.
+            tokio::time::sleep(Duration::from_millis(250)).await;
+        }
+        match engine.inspect(id).await {
+            Ok(seen) if seen.state == RunState::Exited => {
+                let is_allowed = may_complete && seen.exit_code == Some(0) && !seen.oom_killed;
+                return Ok((!is_allowed).then(|| exit(seen.exit_code, seen.oom_killed)));
+            }
+            Ok(_) => n_failures = 0,
+            Err(error) if error.kind == EngineErrorKind::NotFound => {
+                return Ok(Some(exit(None, false)));
+            }
+            Err(error) => {
+                n_failures += 1;
+                if n_failures >= MOST_FAILURES {
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
