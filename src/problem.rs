@@ -114,6 +114,45 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
+/// The candidate a mistyped word was probably meant to be.
+///
+/// `None` when nothing is close: about a third of the longer word's letters may
+/// differ, so that two swapped letters of five are forgiven, and always one.
+/// Letter case costs nothing. Of equally close
+/// candidates the first one wins.
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let lowered: Vec<char> = word.to_lowercase().chars().collect();
+    let mut best: Option<(usize, &'a str)> = None;
+    for candidate in candidates {
+        let letters: Vec<char> = candidate.to_lowercase().chars().collect();
+        let allowed = ((lowered.len().max(letters.len()) + 1) / 3).max(1);
+        // The difference in length is a lower bound of the distance.
+        if lowered.len().abs_diff(letters.len()) > allowed {
+            continue;
+        }
+        let distance = edit_distance(&lowered, &letters);
+        if distance <= allowed && best.is_none_or(|(least, _)| distance < least) {
+            best = Some((distance, candidate));
+        }
+    }
+    best.map(|(_, candidate)| candidate)
+}
+
+/// Levenshtein distance: insertions, deletions and replacements cost 1 each.
+fn edit_distance(from: &[char], to: &[char]) -> usize {
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, left) in from.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, right) in to.iter().enumerate() {
+            let replaced = diagonal + usize::from(left != right);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[to.len()]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,5 +167,34 @@ mod tests {
     fn an_offset_past_the_end_is_the_end() {
         let place = Location::of_offset(Path::new("m.toml"), "ab\n", 99);
         assert_eq!((place.line, place.column), (2, 1));
+    }
+
+    #[test]
+    fn the_nearest_word_is_close_or_nothing() {
+        let keys = ["repeats", "order", "seed", "state"];
+        assert_eq!(nearest("repeat", keys), Some("repeats"));
+        assert_eq!(nearest("Seed", keys), Some("seed"));
+        assert_eq!(nearest("ordre", keys), Some("order"));
+        assert_eq!(nearest("odrer", ["older", "order"]), Some("older"));
+        assert_eq!(nearest("oder", keys), Some("order"));
+        assert_eq!(nearest("workload", keys), None);
+        assert_eq!(nearest("", keys), None);
+    }
+
+    #[test]
+    fn edit_distance_matches_known_pairs() {
+        let chars = |text: &str| text.chars().collect::<Vec<_>>();
+        for (from, to, distance) in [
+            ("kitten", "sitting", 3),
+            ("", "abc", 3),
+            ("abc", "abc", 0),
+            ("flaw", "lawn", 2),
+        ] {
+            assert_eq!(
+                edit_distance(&chars(from), &chars(to)),
+                distance,
+                "{from} {to}"
+            );
+        }
     }
 }
