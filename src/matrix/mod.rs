@@ -1,1 +1,35 @@
-//! Matrix files to plans.
+//! matrix.toml to a checked sweep, to cells, to a plan.
+//!
+//! Text in, values out: no file is opened, no clock read, no environment
+//! looked at, nothing random but what the file's seed says. Whoever plans the
+//! same text twice gets the same plan. This module knows neither the stack nor
+//! the load; which names those use is an argument of [`plan`].
+//!
+//! In reading order: `sweep` (what a checked file says), `read` (how it is
+//! checked), `expression`, `expand` (cells), `plan`, `warnings`, `starter`.
+
+mod amount;
+mod cell;
+mod expand;
+mod expression;
+mod json;
+mod order;
+mod override_node;
+mod plan;
+mod read;
+mod source;
+mod sweep;
+mod table;
+#[cfg(test)]
+mod tests;
+mod warnings;
+
+pub use cell::{Cell, CellId, Dropped};
+pub use expression::Expression;
+pub use override_node::{OverrideNode, OverrideValue};
+pub use plan::{CellLoad, CellPhase, Estimate, Plan, PlannedTrial, Role, plan};
+pub use read::read;
+pub use sweep::{
+    Amount, Answers, Axis, Constraint, Derived, Load, Located, Order, Phase, PhaseLoad, Ready,
+    ReportText, Slo, State, Sweep, TargetUrl, Trials,
+};

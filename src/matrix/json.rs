@@ -1,0 +1,133 @@
+//! A plan as JSON, written without building it in memory.
+//!
+//! The keys are a contract with scripts: fields may be added, none renamed.
+//! It prints no table; that is the console's. The types are in `plan`.
+
+use std::io;
+
+use serde::ser::{SerializeMap, SerializeStruct};
+use serde::{Serialize, Serializer};
+
+use super::cell::{Cell, Dropped};
+use super::plan::{Estimate, Plan, PlannedTrial};
+use crate::scalar::Scalar;
+
+impl Plan {
+    /// Writes the plan as one JSON object.
+    ///
+    /// **Errors**: the writer's.
+    pub fn write_json(&self, writer: impl io::Write) -> io::Result<()> {
+        let mut buffered = io::BufWriter::new(writer);
+        serde_json::to_writer(&mut buffered, self)?;
+        io::Write::flush(&mut buffered)
+    }
+}
+
+impl Serialize for Plan {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_struct("Plan", 5)?;
+        object.serialize_field("cells", &self.cells)?;
+        object.serialize_field("dropped", &self.dropped)?;
+        object.serialize_field("trials", &Trials(self))?;
+        object.serialize_field("estimate", &self.estimate)?;
+        object.serialize_field("warnings", &self.warnings)?;
+        object.end()
+    }
+}
+
+/// Pairs as an object, in their order.
+struct Pairs<I>(I);
+
+impl<'a, I> Serialize for Pairs<I>
+where
+    I: Iterator<Item = (&'a str, &'a Scalar)> + Clone,
+{
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_map(None)?;
+        for (name, value) in self.0.clone() {
+            object.serialize_entry(name, value)?;
+        }
+        object.end()
+    }
+}
+
+impl Serialize for Cell {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let names = &self.names.all[..self.names.n_axes];
+        let mut object = serializer.serialize_struct("Cell", 4)?;
+        object.serialize_field("id", &self.id)?;
+        object.serialize_field("axes", &zipped(names, &self.values))?;
+        object.serialize_field(
+            "derived",
+            &zipped(&self.names.all[names.len()..], &self.values[names.len()..]),
+        )?;
+        object.serialize_field("aliases", &Aliases(self))?;
+        object.end()
+    }
+}
+
+fn zipped<'a>(
+    names: &'a [String],
+    values: &'a [Scalar],
+) -> Pairs<impl Iterator<Item = (&'a str, &'a Scalar)> + Clone> {
+    Pairs(names.iter().map(String::as_str).zip(values))
+}
+
+struct Aliases<'a>(&'a Cell);
+
+impl Serialize for Aliases<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let names = &self.0.names.all;
+        serializer.collect_seq(self.0.aliases.iter().map(|levels| zipped(names, levels)))
+    }
+}
+
+impl Serialize for Dropped {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_struct("Dropped", 3)?;
+        object.serialize_field("axes", &zipped(&self.names.all, &self.levels))?;
+        // The first one is enough to find the line; all of them come behind.
+        object.serialize_field("constraint", &self.constraints.first().map(|name| &**name))?;
+        object.serialize_field("constraints", &Words(&self.constraints))?;
+        object.end()
+    }
+}
+
+struct Words<'a>(&'a [std::sync::Arc<str>]);
+
+impl Serialize for Words<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|word| &**word))
+    }
+}
+
+struct Trials<'a>(&'a Plan);
+
+impl Serialize for Trials<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.trials.iter().map(|trial| Trial(self.0, trial)))
+    }
+}
+
+struct Trial<'a>(&'a Plan, &'a PlannedTrial);
+
+impl Serialize for Trial<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(plan, trial) = self;
+        let mut object = serializer.serialize_struct("Trial", 4)?;
+        object.serialize_field("index", &trial.index)?;
+        object.serialize_field("block", &trial.block)?;
+        object.serialize_field("cell", plan.cells[trial.cell].id())?;
+        object.serialize_field("role", trial.role.as_str())?;
+        object.end()
+    }
+}
+
+impl Serialize for Estimate {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_struct("Estimate", 2)?;
+        object.serialize_field("seconds", &self.duration.as_secs_f64())?;
+        object.serialize_field("bytes", &self.bytes)?;
+        object.end()
+    }
+}

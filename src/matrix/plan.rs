@@ -1,0 +1,366 @@
+//! Cells to trials: what is launched, in which order, and what it may take.
+//!
+//! A plan is data: it launches nothing and draws nothing. Trials name cells by
+//! index, so that a hundred thousand of them stay small. `json` writes it,
+//! `warnings` says what a reader of the results would ask about.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::cell::{Cell, Dropped, Names};
+use super::expand::{Expansion, expand};
+use super::expression::{Expression, Known, Value};
+use super::order::shuffled;
+use super::source::Content;
+use super::sweep::{Answers, Order, PhaseLoad, Sweep};
+use super::warnings::warnings;
+use crate::problem::{Location, Problem, Problems};
+use crate::scalar::Scalar;
+
+/// Most trials of a plan: at half a minute each, a year.
+const MAX_TRIALS: u64 = 1_000_000;
+
+/// Launch to ready plus teardown, assumed until a pilot has measured it.
+///
+/// A small service on a database starts in about five seconds and is removed in
+/// about three.
+const ASSUMED_DEAD_TIME: Duration = Duration::from_secs(8);
+
+/// Room for the rows of one window: a trial's, and those of some forty operations.
+const BYTES_PER_WINDOW: u64 = 16 * 1024;
+
+/// Room for one second of load: its row, and one compressed histogram for each
+/// of some forty operations.
+const BYTES_PER_SECOND: u64 = 10 * 1024;
+
+/// What a sweep launches.
+///
+/// **Shape**: cells in nested order, first axis slowest; trials in the order
+/// they are launched.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The cells that are run. **Shape**: at least one.
+    pub cells: Vec<Cell>,
+    /// The combinations that a constraint drops.
+    pub dropped: Vec<Dropped>,
+    /// The launches.
+    pub trials: Vec<PlannedTrial>,
+    /// What a reader of the results would ask about, one sentence each.
+    pub warnings: Vec<String>,
+    /// What it may take.
+    pub estimate: Estimate,
+    names: Arc<Names>,
+    phases: Vec<PhaseShape>,
+    trial_cost: Estimate,
+}
+
+/// One launch of a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlannedTrial {
+    /// Place in the plan, from 1.
+    pub index: u32,
+    /// Block, from 1; 0 is kept for the pilot.
+    pub block: u32,
+    /// Index in [`Plan::cells`].
+    pub cell: usize,
+    /// What it is for.
+    pub role: Role,
+}
+
+/// What a trial is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// One of the repeats of a cell.
+    Cell,
+}
+
+impl Role {
+    /// As in plans and results.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cell => "cell",
+        }
+    }
+}
+
+/// What a plan may take, before anything was measured.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Estimate {
+    /// Wall time.
+    pub duration: Duration,
+    /// Room for results. **Units**: bytes.
+    pub bytes: u64,
+}
+
+/// One phase as a cell runs it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CellPhase {
+    /// Name of the phase.
+    pub name: String,
+    /// Whether it is measured.
+    pub window: bool,
+    /// Which question it answers; `None` for a phase that is not measured.
+    pub answers: Option<Answers>,
+    /// How requests are paced.
+    pub model: CellLoad,
+    /// How long.
+    pub duration: Duration,
+    /// Whether another cell of the tier has another load: p99 then rises with
+    /// the knob by itself.
+    pub load_tied_to_knob: bool,
+}
+
+/// How requests of a phase are paced in a cell.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum CellLoad {
+    /// So many virtual users, each sending its next request when the last is answered.
+    Closed {
+        /// Virtual users; at least 1.
+        users: u32,
+    },
+    /// Requests at an even rate, whatever the service does.
+    Open {
+        /// Requests per second; finite and above 0.
+        requests_per_second: f64,
+        /// Most journeys under way at once.
+        max_in_flight: u32,
+    },
+}
+
+/// What is the same for a phase in all cells.
+#[derive(Debug, Clone)]
+struct PhaseShape {
+    name: String,
+    answers: Option<Answers>,
+    /// `None` for a closed load.
+    max_in_flight: Option<u32>,
+    duration: Duration,
+}
+
+/// Plans a sweep whose names `reached` are used by stack or workload.
+///
+/// The names that the sweep's own phases use are added to them. Combinations
+/// of one tier with the same configuration become one cell, the first; a
+/// configuration is the tier and the values of all reached names.
+///
+/// **Errors**: an axis that reaches nothing; expressions without a value in some
+/// cell; loads that are none; constraints that leave no cell; too many trials.
+pub fn plan(sweep: &Sweep, reached: &BTreeSet<String>) -> Result<Plan, Problems> {
+    let expansion = expand(sweep, reached)?;
+    let n_trials = expansion.cells.len() as u64 * u64::from(sweep.trials.repeats);
+    if n_trials > MAX_TRIALS {
+        let message = format!(
+            "{} cells, {} times each, are {n_trials} trials (allowed: {MAX_TRIALS})",
+            expansion.cells.len(),
+            sweep.trials.repeats
+        );
+        return Err(Problems(vec![
+            Problem::new(sweep.axes[0].location.clone(), message)
+                .with_hint("sweep fewer levels, or lower `repeats` in [trials]"),
+        ]));
+    }
+    let warnings = warnings(sweep, &expansion, reached);
+    let Expansion {
+        names,
+        cells,
+        dropped,
+        ..
+    } = expansion;
+    let trials = trials(sweep, cells.len());
+    let trial_cost = trial_cost(sweep);
+    Ok(Plan {
+        estimate: trial_cost.times(trials.len()),
+        cells,
+        dropped,
+        trials,
+        warnings,
+        names,
+        phases: sweep
+            .phases
+            .iter()
+            .map(|phase| PhaseShape {
+                name: phase.name.clone(),
+                answers: phase.answers,
+                max_in_flight: match phase.load {
+                    PhaseLoad::Closed { .. } => None,
+                    PhaseLoad::Open { max_in_flight, .. } => Some(max_in_flight),
+                },
+                duration: phase.duration,
+            })
+            .collect(),
+        trial_cost,
+    })
+}
+
+fn trials(sweep: &Sweep, n_cells: usize) -> Vec<PlannedTrial> {
+    let mut trials = Vec::with_capacity(n_cells * sweep.trials.repeats as usize);
+    for block in 1..=sweep.trials.repeats {
+        let order = match sweep.trials.order {
+            Order::Blocks => shuffled(n_cells, sweep.trials.seed, block),
+            Order::Listed => (0..n_cells).collect(),
+        };
+        for cell in order {
+            trials.push(PlannedTrial {
+                index: u32::try_from(trials.len() + 1).expect("far fewer trials than that"),
+                block,
+                cell,
+                role: Role::Cell,
+            });
+        }
+    }
+    trials
+}
+
+fn trial_cost(sweep: &Sweep) -> Estimate {
+    let load: Duration = sweep.phases.iter().map(|phase| phase.duration).sum();
+    let n_windows = sweep
+        .phases
+        .iter()
+        .filter(|phase| phase.is_window())
+        .count() as u64;
+    Estimate {
+        duration: load + sweep.load.drain + ASSUMED_DEAD_TIME,
+        bytes: n_windows * BYTES_PER_WINDOW + (load.as_secs_f64() * BYTES_PER_SECOND as f64) as u64,
+    }
+}
+
+impl Estimate {
+    fn times(self, n_trials: usize) -> Self {
+        let n_trials = u32::try_from(n_trials).expect("far fewer trials than that");
+        Self {
+            duration: self.duration.saturating_mul(n_trials),
+            bytes: self.bytes.saturating_mul(u64::from(n_trials)),
+        }
+    }
+}
+
+impl Plan {
+    /// The cell with an id.
+    pub fn cell_by_id(&self, id: &str) -> Option<&Cell> {
+        self.cells.iter().find(|cell| cell.id().as_str() == id)
+    }
+
+    /// Index of the cell with an id.
+    pub fn cell_index(&self, id: &str) -> Option<usize> {
+        self.cells.iter().position(|cell| cell.id().as_str() == id)
+    }
+
+    /// Name of the axis or derived value that groups charts and advice.
+    pub fn tier(&self) -> &str {
+        &self.names.all[self.names.tier]
+    }
+
+    /// Names of the axes, in file order.
+    pub fn axis_names(&self) -> &[String] {
+        &self.names.all[..self.names.n_axes]
+    }
+
+    /// Names of the derived values, in file order.
+    pub fn derived_names(&self) -> &[String] {
+        &self.names.all[self.names.n_axes..]
+    }
+
+    /// The tier of a cell, by its index.
+    ///
+    /// **Panics**: where there is no such cell.
+    pub fn tier_of(&self, cell: usize) -> &Scalar {
+        self.cells[cell].tier()
+    }
+
+    /// The phases as a cell of this plan runs them, in order.
+    pub fn phases(&self, cell: &Cell) -> Vec<CellPhase> {
+        self.phases
+            .iter()
+            .zip(&cell.loads)
+            .map(|(phase, load)| CellPhase {
+                name: phase.name.clone(),
+                window: phase.answers.is_some(),
+                answers: phase.answers,
+                model: match phase.max_in_flight {
+                    None => CellLoad::Closed {
+                        // `expand` has rounded and checked it.
+                        users: load.number as u32,
+                    },
+                    Some(max_in_flight) => CellLoad::Open {
+                        requests_per_second: load.number,
+                        max_in_flight,
+                    },
+                },
+                duration: phase.duration,
+                load_tied_to_knob: load.is_tied,
+            })
+            .collect()
+    }
+
+    /// Keeps the cells for which an expression over axes and derived values is true.
+    ///
+    /// The others are not planned. Their loads and the order of the rest stay as
+    /// they were, so that a part of a sweep can be compared with the whole;
+    /// trials are numbered anew. Returns how many cells are left.
+    ///
+    /// **Errors**: the expression is wrong, is not true or false in every cell,
+    /// or selects none; the plan is then as it was. `name` stands for the
+    /// expression's file, as `--only`.
+    pub fn retain(&mut self, name: &str, expression: &str) -> Result<usize, Problems> {
+        let name = Path::new(name);
+        let known = Known {
+            names: &self.names.all,
+            visible: self.names.all.len(),
+            is_load: false,
+        };
+        let parsed =
+            Expression::parse(expression, &Content::Plain { name }, known).map_err(Problems)?;
+        let mut kept = Vec::with_capacity(self.cells.len());
+        for cell in &self.cells {
+            let values: Vec<Value> = cell.values.iter().map(Value::from).collect();
+            let problem = |location: Location, message: String| {
+                let message = format!("{message}, in cell {}", cell.id());
+                Problems(vec![Problem::new(location, message)])
+            };
+            match parsed.evaluate(&values, &[]) {
+                Ok(Value::Boolean(is_selected)) => kept.push(is_selected),
+                Ok(other) => {
+                    let message = format!("the selection gives {other}, not true or false");
+                    return Err(problem(parsed.location().clone(), message));
+                }
+                Err(failure) => return Err(problem(failure.location, failure.message)),
+            }
+        }
+        let n_kept = kept.iter().filter(|is_selected| **is_selected).count();
+        if n_kept == 0 {
+            let message = format!("`{expression}` selects none of {} cells", self.cells.len());
+            return Err(Problems(vec![Problem::new(
+                parsed.location().clone(),
+                message,
+            )]));
+        }
+        self.keep_only(&kept);
+        Ok(n_kept)
+    }
+
+    fn keep_only(&mut self, kept: &[bool]) {
+        let mut next = 0;
+        let moved: Vec<Option<usize>> = kept
+            .iter()
+            .map(|is_selected| {
+                is_selected.then(|| {
+                    next += 1;
+                    next - 1
+                })
+            })
+            .collect();
+        let mut selected = kept.iter();
+        self.cells
+            .retain(|_| *selected.next().expect("one for each cell"));
+        self.trials = self
+            .trials
+            .iter()
+            .filter_map(|trial| moved[trial.cell].map(|cell| PlannedTrial { cell, ..*trial }))
+            .zip(1..)
+            .map(|(trial, index)| PlannedTrial { index, ..trial })
+            .collect();
+        self.estimate = self.trial_cost.times(self.trials.len());
+    }
+}

@@ -1,0 +1,428 @@
+//! `[load]` and `[[phase]]`.
+//!
+//! How much load a phase means is fixed per cell by `expand`; numbers in the
+//! file are checked here already.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use toml::de::DeValue;
+
+use super::knobs::parse;
+use super::section;
+use crate::matrix::amount;
+use crate::matrix::expression::Known;
+use crate::matrix::sweep::{
+    Amount, AmountKind, Answers, Load, Located, Phase, PhaseLoad, Ready, TargetUrl,
+};
+use crate::matrix::table::{Entry, Notes, Table, describe};
+
+/// Wait for one answer unless the file says otherwise.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Wait for the last answers unless the file says otherwise.
+const DRAIN: Duration = Duration::from_secs(5);
+/// Journeys under way at once unless the file says otherwise.
+const MAX_IN_FLIGHT: u64 = 1_000;
+/// Most journeys under way at once: each may hold a connection; see `amount`.
+const MOST_IN_FLIGHT: u64 = 60_000;
+/// Most load threads; more than any host of the tool has cores.
+const MAX_THREADS: u64 = 1_024;
+
+pub(super) fn load(file: &mut Table<'_>, notes: &mut Notes<'_>) -> Option<Load> {
+    let mut table = section(file, "load", "[load]", true, notes)?;
+    let is_k6 = table.get("k6").is_some();
+    table.not_yet("k6", notes);
+    let workload = if is_k6 {
+        table.get("workload")
+    } else {
+        table.need("workload", "workload = \"workload.toml\"", notes)
+    };
+    let workload = workload.and_then(|entry| table.text(&entry, notes));
+    let target = table
+        .need("target", "target = \"http://app:8080\"", notes)
+        .and_then(|entry| {
+            let text = table.text(&entry, notes)?;
+            match target_url(&text.value) {
+                Ok(value) => Some(Located {
+                    value,
+                    location: text.location,
+                }),
+                Err(message) => {
+                    notes.add(entry.at(), format!("`target` in [load] {message}"));
+                    None
+                }
+            }
+        });
+    let ready = table.get("ready").and_then(|entry| ready(&entry, notes));
+    let mut timeout = TIMEOUT;
+    if let Some(entry) = table.get("timeout") {
+        timeout = table.some_time(&entry, notes).unwrap_or(timeout);
+    }
+    let mut drain = DRAIN;
+    if let Some(entry) = table.get("drain") {
+        drain = table.duration(&entry, notes).unwrap_or(drain);
+    }
+    let threads = table
+        .get("threads")
+        .and_then(|entry| table.whole(&entry, 1..MAX_THREADS + 1, notes))
+        .and_then(|threads| usize::try_from(threads).ok());
+    table.finish(notes);
+    let workload = workload?;
+    Some(Load {
+        workload: Located {
+            value: workload.value.into(),
+            location: workload.location,
+        },
+        target: target?,
+        ready,
+        timeout,
+        drain,
+        threads,
+    })
+}
+
+fn ready(entry: &Entry<'_>, notes: &mut Notes<'_>) -> Option<Ready> {
+    let mut table = Table::of(entry, "`ready` of [load]", notes)?;
+    let path = table
+        .need(
+            "path",
+            "ready = { path = \"/health\", status = 200 }",
+            notes,
+        )
+        .and_then(|entry| {
+            let text = table.text(&entry, notes)?;
+            if text.value.starts_with('/') && !text.value.contains(char::is_whitespace) {
+                return Some(text.value);
+            }
+            notes.add(
+                entry.at(),
+                format!(
+                    "`path` in `ready` of [load] must be a path that starts with /, not `{}`",
+                    text.value
+                ),
+            );
+            None
+        });
+    let status = table
+        .get("status")
+        .map_or(Some(200), |entry| table.whole(&entry, 100..600, notes));
+    table.finish(notes);
+    Some(Ready {
+        path: path?,
+        status: u16::try_from(status?).expect("a status has three digits"),
+    })
+}
+
+/// Reads a target; the error goes behind "`target` in \[load\]".
+fn target_url(text: &str) -> Result<TargetUrl, String> {
+    const ALLOWED: &str = "(allowed: such as http://app:8080)";
+    if text.starts_with("https://") {
+        return Err("with https is not yet supported (allowed: http)".to_owned());
+    }
+    if text.contains("${") {
+        return Err("cannot hold a template: it is the same for every cell".to_owned());
+    }
+    let Some(rest) = text.strip_prefix("http://") else {
+        return Err(format!(
+            "must start with http://, not be `{text}` {ALLOWED}"
+        ));
+    };
+    if let Some(strange) = rest.chars().find(|letter| {
+        letter.is_whitespace() || letter.is_control() || ['?', '#', '@', '\\'].contains(letter)
+    }) {
+        return Err(format!("holds the character {strange:?} {ALLOWED}"));
+    }
+    let (authority, path) = match rest.find('/') {
+        Some(slash) => rest.split_at(slash),
+        None => (rest, ""),
+    };
+    let (host, port) = if let Some(inside) = authority.strip_prefix('[') {
+        // An IPv6 address stands between brackets, because it holds colons.
+        let (host, behind) = inside
+            .split_once(']')
+            .ok_or_else(|| format!("has no `]` behind its address {ALLOWED}"))?;
+        if host.parse::<std::net::Ipv6Addr>().is_err() {
+            return Err(format!("has `{host}`, which is no IPv6 address {ALLOWED}"));
+        }
+        (host, behind)
+    } else {
+        authority.split_at(authority.find(':').unwrap_or(authority.len()))
+    };
+    let is_name = |letter: char| letter.is_ascii_alphanumeric() || "._-:".contains(letter);
+    if host.is_empty() || !host.chars().all(is_name) {
+        return Err(format!("has no usable host name {ALLOWED}"));
+    }
+    let port = match port.strip_prefix(':') {
+        None if port.is_empty() => 80,
+        Some(digits) if digits.chars().all(|digit| digit.is_ascii_digit()) => digits
+            .parse()
+            .ok()
+            .filter(|port| *port > 0)
+            .ok_or_else(|| format!("has the port `{digits}` (allowed: 1 to 65535)"))?,
+        _ => return Err(format!("has `{port}` behind its host {ALLOWED}")),
+    };
+    Ok(TargetUrl {
+        text: text.to_owned(),
+        host: host.to_owned(),
+        port,
+        base_path: path.trim_end_matches('/').to_owned(),
+    })
+}
+
+pub(super) fn phases(file: &mut Table<'_>, names: &[String], notes: &mut Notes<'_>) -> Vec<Phase> {
+    let example = "[[phase]]";
+    let Some(entry) = file.need("phase", example, notes) else {
+        return Vec::new();
+    };
+    let DeValue::Array(items) = entry.value.get_ref() else {
+        notes.add(
+            entry.key_at,
+            format!(
+                "phases are written [[phase]], one block each, not as {}",
+                describe(entry.value.get_ref())
+            ),
+        );
+        return Vec::new();
+    };
+    let mut taken = HashSet::new();
+    let mut has_window = false;
+    let mut phases = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        let one = Entry {
+            value: item,
+            key_at: item.span().start,
+            ..entry
+        };
+        let label = phase_label(item.get_ref(), index);
+        let Some(mut table) = Table::of(&one, &label, notes) else {
+            continue;
+        };
+        let name = table
+            .need("name", "name = \"stress\"", notes)
+            .and_then(|entry| {
+                let name = table.text(&entry, notes)?;
+                if !taken.insert(name.value.clone()) {
+                    notes.add(
+                        entry.at(),
+                        format!(
+                            "two phases are named `{}`: names tell rows apart",
+                            name.value
+                        ),
+                    );
+                }
+                Some(name.value)
+            });
+        let measured = answers(&mut table, notes);
+        has_window |= measured.is_window;
+        let load = phase_load(&mut table, names, notes);
+        let duration = duration(&mut table, notes);
+        table.finish(notes);
+        if let (Some(name), Some(load), Some(duration)) = (name, load, duration) {
+            phases.push(Phase {
+                name,
+                location: notes.source.at(one.key_at),
+                answers: measured.answers,
+                load,
+                duration,
+            });
+        }
+    }
+    if !has_window {
+        notes.hint(
+            entry.key_at,
+            "no phase is a window: nothing would be measured",
+            "add to one [[phase]]: window = true and answers = \"capacity\"",
+        );
+    }
+    phases
+}
+
+/// How messages name a phase: by its name where it has one.
+fn phase_label(value: &DeValue<'_>, index: usize) -> String {
+    let name = match value {
+        DeValue::Table(table) => table
+            .iter()
+            .find(|(key, _)| key.get_ref() == "name")
+            .and_then(|(_, value)| value.get_ref().as_str()),
+        _ => None,
+    };
+    match name {
+        Some(name) => format!("[[phase]] \"{name}\""),
+        None => format!("[[phase]] number {}", index + 1),
+    }
+}
+
+struct Measured {
+    is_window: bool,
+    answers: Option<Answers>,
+}
+
+fn answers(table: &mut Table<'_>, notes: &mut Notes<'_>) -> Measured {
+    let window = table.get("window");
+    let is_window = window
+        .and_then(|entry| table.truth(&entry, notes))
+        .unwrap_or(false);
+    let entry = table.get("answers");
+    let words = [
+        ("latency", Answers::Latency),
+        ("capacity", Answers::Capacity),
+    ];
+    let answers = entry.and_then(|entry| table.word(&entry, &words, &["ladder"], notes));
+    match (is_window, entry, window) {
+        (true, None, Some(window)) => notes.hint(
+            window.key_at,
+            format!("{} is a window and has no `answers`", table.name()),
+            "write answers = \"latency\" (open load) or answers = \"capacity\" (closed load)",
+        ),
+        (false, Some(entry), _) => notes.hint(
+            entry.key_at,
+            format!("{} has `answers` and is no window", table.name()),
+            "write window = true to measure it",
+        ),
+        _ => {}
+    }
+    Measured {
+        is_window,
+        answers: answers.filter(|_| is_window),
+    }
+}
+
+/// Keys of phases whose length is found while they run, or that stand for several.
+const LATER: [&str; 4] = ["min", "max", "stages", "profile"];
+
+fn duration(table: &mut Table<'_>, notes: &mut Notes<'_>) -> Option<Duration> {
+    let mut has_later = false;
+    for key in LATER {
+        has_later |= table.get(key).is_some();
+        table.not_yet(key, notes);
+    }
+    let entry = if has_later {
+        table.get("duration")
+    } else {
+        table.need("duration", "duration = \"45s\"", notes)
+    };
+    entry.and_then(|entry| table.some_time(&entry, notes))
+}
+
+fn phase_load(table: &mut Table<'_>, names: &[String], notes: &mut Notes<'_>) -> Option<PhaseLoad> {
+    let (open, closed) = (table.get("open"), table.get("closed"));
+    let is_later = ["stages", "profile"]
+        .into_iter()
+        .any(|key| table.get(key).is_some());
+    let name = table.name().to_owned();
+    match (open, closed) {
+        (Some(open), None) => open_load(&open, &format!("`open` of {name}"), names, notes),
+        (None, Some(closed)) => closed_load(&closed, &format!("`closed` of {name}"), names, notes),
+        (Some(_), Some(closed)) => {
+            notes.add(
+                closed.key_at,
+                format!("{name} has both `open` and `closed` (allowed: one of them)"),
+            );
+            None
+        }
+        (None, None) if is_later => None,
+        (None, None) => {
+            notes.hint(
+                table.at(),
+                format!("{name} has no load"),
+                "add closed = { users = 16 } or open = { requests_per_second = 100 }",
+            );
+            None
+        }
+    }
+}
+
+fn closed_load(
+    entry: &Entry<'_>,
+    name: &str,
+    names: &[String],
+    notes: &mut Notes<'_>,
+) -> Option<PhaseLoad> {
+    let mut table = Table::of(entry, name, notes)?;
+    let users = table.need("users", "closed = { users = 16 }", notes);
+    table.finish(notes);
+    let users = amount(
+        &users?,
+        name,
+        names,
+        |number| amount::users(number).err(),
+        notes,
+    )?;
+    Some(PhaseLoad::Closed { users })
+}
+
+fn open_load(
+    entry: &Entry<'_>,
+    name: &str,
+    names: &[String],
+    notes: &mut Notes<'_>,
+) -> Option<PhaseLoad> {
+    let mut table = Table::of(entry, name, notes)?;
+    let rate = table.need(
+        "requests_per_second",
+        "open = { requests_per_second = 100 }",
+        notes,
+    );
+    if let Some(entry) = table.get("arrivals") {
+        let _ = table.word(&entry, &[("uniform", ())], &["poisson"], notes);
+    }
+    let max_in_flight = table
+        .get("max_in_flight")
+        .map_or(Some(MAX_IN_FLIGHT), |entry| {
+            table.whole(&entry, 1..MOST_IN_FLIGHT + 1, notes)
+        });
+    table.finish(notes);
+    let rate = amount(
+        &rate?,
+        name,
+        names,
+        |number| amount::rate_rps(number).err(),
+        notes,
+    )?;
+    Some(PhaseLoad::Open {
+        requests_per_second: rate,
+        max_in_flight: u32::try_from(max_in_flight?).expect("the range is small"),
+    })
+}
+
+/// A number or an expression; `wrong` says what is wrong with a number.
+fn amount(
+    entry: &Entry<'_>,
+    name: &str,
+    names: &[String],
+    wrong: impl Fn(f64) -> Option<String>,
+    notes: &mut Notes<'_>,
+) -> Option<Amount> {
+    let location = notes.source.at(entry.at());
+    let kind = match entry.value.get_ref() {
+        DeValue::String(text) => {
+            let known = Known {
+                names,
+                visible: names.len(),
+                is_load: true,
+            };
+            AmountKind::Expression(parse(text, entry.at(), known, notes)?)
+        }
+        DeValue::Integer(_) | DeValue::Float(_) => {
+            let number =
+                crate::matrix::table::number_of(entry.value.get_ref()).unwrap_or(f64::INFINITY);
+            if let Some(message) = wrong(number) {
+                notes.add(entry.at(), format!("in {name}, {message}"));
+                return None;
+            }
+            AmountKind::Number(number)
+        }
+        other => {
+            notes.add(
+                entry.at(),
+                format!(
+                    "`{}` in {name} must be a number or an expression in quotes, not {}",
+                    entry.key,
+                    describe(other)
+                ),
+            );
+            return None;
+        }
+    };
+    Some(Amount { location, kind })
+}

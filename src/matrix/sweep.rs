@@ -1,0 +1,322 @@
+//! A matrix file after checking: what every other part of the tool reads.
+//!
+//! Values of these types come from `read` alone, which has checked each
+//! of them by itself; what can only be known per cell (a load's number of
+//! users, a constraint's truth) is checked by `plan`. Nothing here is a file:
+//! paths are as the user wrote them, relative to the matrix file.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::expression::Expression;
+use super::override_node::OverrideNode;
+use crate::problem::Location;
+use crate::scalar::Scalar;
+
+/// A value and the place it was read from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Located<T> {
+    /// The value.
+    pub value: T,
+    /// Where it is.
+    pub location: Location,
+}
+
+/// A checked matrix file.
+#[derive(Debug, Clone)]
+pub struct Sweep {
+    /// The matrix file as the user named it; relative paths start in its folder.
+    pub file: PathBuf,
+    /// The sweep's name; safe as a part of a file name.
+    pub name: String,
+    /// Compose files, merged in order. **Shape**: at least one.
+    pub stack: Vec<Located<PathBuf>>,
+    /// The service that is being sized.
+    pub subject: Located<String>,
+    /// Services to start; empty for what subject and target depend on.
+    pub services: Vec<Located<String>>,
+    /// Compose profiles that are on.
+    pub profiles: Vec<Located<String>>,
+    /// Environment variables whose values are never written.
+    pub secrets: Vec<Located<String>>,
+    /// The knobs, first one slowest. **Shape**: at least one.
+    pub axes: Vec<Axis>,
+    /// Values computed from the axes, in the order they are computed.
+    pub derived: Vec<Derived>,
+    /// What every cell must keep to.
+    pub constraints: Vec<Constraint>,
+    /// The inline Compose file that is merged last.
+    pub overrides: Option<OverrideNode>,
+    /// Names that say what is cheaper inside a tier; the first decides.
+    pub cost: Vec<String>,
+    /// How trials are repeated, ordered and given up.
+    pub trials: Trials,
+    /// What is sent, and where to.
+    pub load: Load,
+    /// Stretches of load in order. **Shape**: at least one is a window.
+    pub phases: Vec<Phase>,
+    /// The service level that latency windows are judged by.
+    pub slo: Slo,
+    /// What the report says about itself.
+    pub report: ReportText,
+    /// All names, axes first: an index into it is a name's slot.
+    pub(super) names: Vec<String>,
+    /// Slot of the tier.
+    pub(super) tier: usize,
+}
+
+impl Sweep {
+    /// Name of the axis or derived value that groups charts and advice.
+    pub fn tier(&self) -> &str {
+        &self.names[self.tier]
+    }
+
+    /// Axes and derived values in file order, axes first.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// Names that the loads of the phases read.
+    ///
+    /// The names inside the override's texts are found by the stack, which
+    /// knows the syntax of its templates.
+    pub fn used_names(&self) -> BTreeSet<String> {
+        self.phases
+            .iter()
+            .filter_map(|phase| phase.load.amount().expression())
+            .flat_map(|load| load.slots().iter().chain(load.tier_max_slots()))
+            .map(|slot| self.names[*slot].clone())
+            .collect()
+    }
+}
+
+/// A named knob.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Axis {
+    /// Its name, usable as a Compose variable.
+    pub name: String,
+    /// Where it is.
+    pub location: Location,
+    /// Its values in file order. **Shape**: at least one, no two written alike.
+    pub levels: Vec<Scalar>,
+}
+
+/// A value computed from axes and earlier derived values.
+#[derive(Debug, Clone)]
+pub struct Derived {
+    /// Its name, usable as a Compose variable.
+    pub name: String,
+    /// Where it is.
+    pub location: Location,
+    /// How it is computed.
+    pub expression: Expression,
+}
+
+/// A rule that every cell must keep to.
+#[derive(Debug, Clone)]
+pub struct Constraint {
+    /// Its name, told with the cells it drops.
+    pub name: String,
+    /// Where it is.
+    pub location: Location,
+    /// True for the cells that stay.
+    pub expression: Expression,
+}
+
+/// How trials are repeated, ordered and given up.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trials {
+    /// Launches of every cell; at least 1.
+    pub repeats: u32,
+    /// Order of the cells in a block.
+    pub order: Order,
+    /// Same seed, same order.
+    pub seed: u64,
+    /// What a trial finds in the stack's volumes.
+    pub state: State,
+    /// Longest wait from launch to ready.
+    pub ready_timeout: Duration,
+    /// Failed trials in a row that end the sweep; `None` never does.
+    pub max_consecutive_failures: Option<u32>,
+    /// Mounts the user allows all trials to write to.
+    pub shared: Vec<Located<String>>,
+}
+
+/// Order of the cells in a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Every block is a random permutation of all cells.
+    Blocks,
+    /// Every block is in the order of the axes.
+    Listed,
+}
+
+/// What a trial finds in the stack's volumes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// New volumes for every trial.
+    Fresh,
+}
+
+/// What is sent, and where to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Load {
+    /// The workload file.
+    pub workload: Located<PathBuf>,
+    /// Where requests go.
+    pub target: Located<TargetUrl>,
+    /// What must answer before load begins, beside the stack's own health checks.
+    pub ready: Option<Ready>,
+    /// Longest wait for one answer.
+    pub timeout: Duration,
+    /// Longest wait for a window's last answers after its end.
+    pub drain: Duration,
+    /// Load threads, where the user fixed them.
+    pub threads: Option<usize>,
+}
+
+/// A plain HTTP address: a service of the stack, or any host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TargetUrl {
+    /// As the user wrote it.
+    pub text: String,
+    /// Service or host name; an IPv6 address without its brackets.
+    pub host: String,
+    /// Port; 80 unless written.
+    pub port: u16,
+    /// Put before every path; empty, or starting with `/` and not ending with one.
+    pub base_path: String,
+}
+
+/// What must answer before load begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ready {
+    /// Path and query, starting with `/`.
+    pub path: String,
+    /// Status that means ready.
+    pub status: u16,
+}
+
+/// A stretch of load.
+#[derive(Debug, Clone)]
+pub struct Phase {
+    /// Its name; no two are alike.
+    pub name: String,
+    /// Where it is.
+    pub location: Location,
+    /// Which question it answers; `None` for a phase that is not measured.
+    pub answers: Option<Answers>,
+    /// How much load.
+    pub load: PhaseLoad,
+    /// How long.
+    pub duration: Duration,
+}
+
+impl Phase {
+    /// Whether it is measured.
+    pub fn is_window(&self) -> bool {
+        self.answers.is_some()
+    }
+}
+
+/// The question a window answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answers {
+    /// How long requests take at a rate that all cells of a tier can carry.
+    Latency,
+    /// How many requests a second can be had.
+    Capacity,
+}
+
+impl Answers {
+    /// As in matrix files and results.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Latency => "latency",
+            Self::Capacity => "capacity",
+        }
+    }
+}
+
+/// How requests of a phase are paced.
+#[derive(Debug, Clone)]
+pub enum PhaseLoad {
+    /// Virtual users, each sending its next request when the last is answered.
+    Closed {
+        /// How many; one connection each.
+        users: Amount,
+    },
+    /// Requests at an even rate, whatever the service does.
+    Open {
+        /// How many a second.
+        requests_per_second: Amount,
+        /// Most journeys under way at once.
+        max_in_flight: u32,
+    },
+}
+
+impl PhaseLoad {
+    /// The number that may differ from cell to cell.
+    pub fn amount(&self) -> &Amount {
+        match self {
+            Self::Closed { users } => users,
+            Self::Open {
+                requests_per_second,
+                ..
+            } => requests_per_second,
+        }
+    }
+
+    /// `closed` or `open`, as in matrix files and results.
+    pub fn model(&self) -> &'static str {
+        match self {
+            Self::Closed { .. } => "closed",
+            Self::Open { .. } => "open",
+        }
+    }
+}
+
+/// A number, or how to compute it for a cell.
+#[derive(Debug, Clone)]
+pub struct Amount {
+    /// Where it is.
+    pub location: Location,
+    pub(super) kind: AmountKind,
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum AmountKind {
+    Number(f64),
+    Expression(Expression),
+}
+
+impl Amount {
+    /// The expression, where it is one.
+    pub fn expression(&self) -> Option<&Expression> {
+        match &self.kind {
+            AmountKind::Number(_) => None,
+            AmountKind::Expression(expression) => Some(expression),
+        }
+    }
+}
+
+/// The service level that latency windows are judged by.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Slo {
+    /// Largest 99th percentile of everything due. **Units**: milliseconds.
+    pub p99_ms: Option<f64>,
+    /// Largest share of requests that fail, from 0 to 1.
+    pub error_rate: Option<f64>,
+}
+
+/// What the report says about itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReportText {
+    /// Title; the sweep's name unless set.
+    pub title: Option<String>,
+    /// Who stands for it.
+    pub author: Option<String>,
+    /// Anything a reader should know.
+    pub notes: Option<String>,
+}
