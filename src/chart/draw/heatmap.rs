@@ -1,0 +1,481 @@
+//! All tiers side by side, every cell with its figure, one colour scale over all.
+
+use super::frame::{Head, MARGIN, Notes, missing_text, repeats_text, title};
+use super::plot::AXIS_TITLE;
+use crate::chart::ChartInfo;
+use crate::chart::colour::{HATCH, INK, MUTED, NO_VALUE, Ramp, WHITE};
+use crate::chart::font;
+use crate::chart::scene::{Anchor, Part, Scene, Type};
+use crate::chart::series::{Grid, GridAxis};
+use crate::chart::ticks::{figure, step_for, tick_label};
+use crate::results::{CellFigures, Measure};
+
+const VALUE: Type = Type::new(11.5).anchor(Anchor::Middle);
+const REASON: Type = Type::new(9.5).colour(MUTED).anchor(Anchor::Middle);
+const LEVEL: Type = Type::new(11.5);
+const PANEL_HEAD: Type = Type::new(13.0).bold();
+const BAR_TEXT: Type = Type::new(11.5);
+const BAR_WIDTH: f64 = 18.0;
+const BAR_ROOM: f64 = 130.0;
+/// Panels are put side by side up to about this width.
+const WIDEST: f64 = 1500.0;
+const LEAST_CANVAS: f64 = 640.0;
+const PANEL_GAP: f64 = 30.0;
+/// Longest label of a level.
+const LEVEL_ROOM: f64 = 110.0;
+/// Above this ratio of largest to smallest the colours follow the logarithm.
+const MOST_LINEAR_SPAN: f64 = 50.0;
+
+/// Draws all tiers.
+pub(in crate::chart) fn heatmap(grid: &Grid, info: &ChartInfo) -> Scene {
+    let all: Vec<usize> = (0..grid.tiers.len()).collect();
+    let panels: Vec<PanelLayout> = all
+        .iter()
+        .flat_map(|tier| {
+            let mut panels: Vec<usize> = grid.cells_of(*tier).map(|(panel, ..)| panel).collect();
+            panels.sort_unstable();
+            panels.dedup();
+            panels
+                .into_iter()
+                .map(|panel| PanelLayout::new(grid, *tier, panel))
+        })
+        .collect();
+    let colours = ColourScale::of(grid);
+    let widest = panels.iter().map(PanelLayout::width).fold(0.0, f64::max);
+    let tallest = panels
+        .iter()
+        .map(|panel| panel.height(grid))
+        .fold(0.0, f64::max);
+    let fitting = (((WIDEST + PANEL_GAP) / (widest + PANEL_GAP)).floor() as usize)
+        .clamp(1, panels.len().max(1));
+    // As square as the panels allow: four panels are two by two, not four in a row.
+    let squarest = (1..=fitting)
+        .min_by_key(|columns| {
+            let rows = panels.len().div_ceil(*columns);
+            let width = *columns as f64 * (widest + PANEL_GAP);
+            let height = rows as f64 * (tallest + PANEL_GAP);
+            ((width / height / 1.5).ln().abs() * 1e6) as u64
+        })
+        .unwrap_or(1);
+    let n_rows = panels.len().div_ceil(squarest);
+    let n_columns = panels.len().div_ceil(n_rows.max(1)).max(1);
+    let panels_width = n_columns as f64 * (widest + PANEL_GAP);
+    let width = (2.0 * MARGIN + panels_width + BAR_ROOM).max(LEAST_CANVAS);
+
+    let title = title(&info.title, grid.value_name(), &per_tier(grid));
+    let best = match grid.measure {
+        Measure::Throughput => "highest",
+        Measure::P99 => "lowest",
+    };
+    let subtitle = [
+        grid.source(),
+        repeats_text(grid, &all, false),
+        missing_text(grid, &all),
+        if colours.is_some() {
+            let of_each = if grid.tiers.len() > 1 {
+                " of each tier"
+            } else {
+                ""
+            };
+            format!("outlined: {best} measured{of_each}")
+        } else {
+            String::new()
+        },
+    ];
+    let head = Head::new(&title, &subtitle, width);
+    let mut notes = Notes::of(grid, &all, width);
+    if has_holes(grid, &panels) {
+        notes.say(
+            "– no row: not in the matrix, dropped by a constraint, or the same configuration as another cell",
+            width,
+        );
+    }
+    let top = head.bottom();
+    let bottom = top
+        + (n_rows as f64 * (tallest + PANEL_GAP)).max(if colours.is_some() { 300.0 } else { 0.0 });
+    let mut scene = Scene::new(width, bottom + notes.height() + MARGIN, &title);
+    head.draw(&mut scene);
+    for (index, panel) in panels.iter().enumerate() {
+        let left = MARGIN + (index % n_columns) as f64 * (widest + PANEL_GAP);
+        let top = top + (index / n_columns) as f64 * (tallest + PANEL_GAP);
+        panel.draw(&mut scene, grid, colours.as_ref(), (left, top));
+    }
+    if let Some(colours) = &colours {
+        let left = (MARGIN + panels_width).max(width - MARGIN - BAR_ROOM);
+        colours.draw_bar(&mut scene, grid, (left + 4.0, top));
+    }
+    notes.draw(&mut scene, bottom);
+    scene
+}
+
+fn per_tier(grid: &Grid) -> String {
+    if grid.tiers.len() > 1 {
+        let name = grid.tier_title.split(" [").next().unwrap_or_default();
+        format!("by {name}, one colour scale")
+    } else {
+        grid.tier_label(0)
+    }
+}
+
+fn has_holes(grid: &Grid, panels: &[PanelLayout]) -> bool {
+    panels.iter().any(|panel| {
+        panel.lines.iter().any(|line| {
+            panel
+                .xs
+                .iter()
+                .any(|x| grid.cell(panel.tier, panel.panel, *line, *x).is_none())
+        })
+    })
+}
+
+/// Values to colours: bright is good in both measures.
+struct ColourScale {
+    low: f64,
+    high: f64,
+    is_log: bool,
+    ramp: Ramp,
+    is_low_good: bool,
+}
+
+impl ColourScale {
+    /// `None` when there is no finite figure.
+    fn of(grid: &Grid) -> Option<Self> {
+        let means: Vec<f64> = (0..grid.tiers.len())
+            .flat_map(|tier| grid.cells_of(tier))
+            .filter_map(|(.., cell)| cell.mean())
+            .filter(|mean| mean.is_finite())
+            .collect();
+        let low = means.iter().copied().reduce(f64::min)?;
+        let high = means.iter().copied().reduce(f64::max)?;
+        let is_low_good = grid.measure == Measure::P99;
+        Some(Self {
+            low,
+            high,
+            is_log: low > 0.0 && high / low > MOST_LINEAR_SPAN,
+            ramp: if is_low_good {
+                Ramp::Cividis
+            } else {
+                Ramp::Viridis
+            },
+            is_low_good,
+        })
+    }
+
+    /// 0 at the smallest figure, 1 at the largest; a single figure is in the middle.
+    fn share(&self, value: f64) -> f64 {
+        if self.high <= self.low {
+            0.5
+        } else if self.is_log {
+            (value / self.low).ln() / (self.high / self.low).ln()
+        } else {
+            (value - self.low) / (self.high - self.low)
+        }
+    }
+
+    fn colour(&self, value: f64) -> crate::chart::Colour {
+        let share = self.share(value);
+        self.ramp
+            .at(if self.is_low_good { 1.0 - share } else { share })
+    }
+
+    fn draw_bar(&self, scene: &mut Scene, grid: &Grid, (left, top): (f64, f64)) {
+        let mut y = top + 4.0;
+        let (name, unit) = match grid.measure {
+            Measure::Throughput => ("Throughput", "[successful requests/s]"),
+            Measure::P99 => ("p99 latency", "[ms]"),
+        };
+        let scale = if self.is_log { "log scale" } else { "" };
+        for (text, style) in [
+            (name, BAR_TEXT.bold()),
+            (unit, BAR_TEXT),
+            (scale, BAR_TEXT),
+            ("bright is better", BAR_TEXT.colour(MUTED)),
+        ] {
+            if text.is_empty() {
+                continue;
+            }
+            let lines = font::wrap(text, style.size, style.bold, BAR_ROOM - 4.0);
+            for line in lines {
+                scene.text((left, y + 6.0), &line, style);
+                y += 16.0;
+            }
+        }
+        let (top, height) = (y + 8.0, 190.0);
+        let value_at = |share: f64| {
+            if self.is_log {
+                self.low * (self.high / self.low).powf(share)
+            } else {
+                self.low + (self.high - self.low) * share
+            }
+        };
+        let steps = 95_u32;
+        for step in 0..steps {
+            let share = (f64::from(step) + 0.5) / f64::from(steps);
+            let h = height / f64::from(steps);
+            let y = top + height * (1.0 - f64::from(step + 1) / f64::from(steps));
+            scene.rectangle(
+                Part::Bar,
+                (left, y),
+                (BAR_WIDTH, h),
+                self.colour(value_at(share)),
+            );
+        }
+        for tick in self.bar_ticks() {
+            let y = top + height * (1.0 - self.share(tick));
+            let x = left + BAR_WIDTH;
+            scene.path(Part::Axis, vec![(x, y), (x + 4.0, y)], INK, 1.0);
+            scene.text((x + 8.0, y + 4.0), &tick_label(tick), BAR_TEXT);
+        }
+    }
+
+    fn bar_ticks(&self) -> Vec<f64> {
+        if self.high <= self.low {
+            return vec![self.low];
+        }
+        if self.is_log {
+            let (low, high) = (
+                self.low.log10().ceil() as i32,
+                self.high.log10().floor() as i32,
+            );
+            return (low..=high).map(|decade| 10_f64.powi(decade)).collect();
+        }
+        let step = step_for((self.high - self.low) / 5.0);
+        let first = (self.low / step).ceil() as i64;
+        let last = (self.high / step).floor() as i64;
+        (first..=last).map(|k| k as f64 * step).collect()
+    }
+}
+
+/// One tier (and one combination of further axes) as a table of cells.
+struct PanelLayout {
+    tier: usize,
+    panel: usize,
+    xs: Vec<usize>,
+    lines: Vec<usize>,
+    cell: (f64, f64),
+    line_room: f64,
+    x_labels: Vec<String>,
+    is_x_upwards: bool,
+    label: String,
+}
+
+impl PanelLayout {
+    fn new(grid: &Grid, tier: usize, panel: usize) -> Self {
+        let xs = grid.used(tier, |_, x| x);
+        let lines = grid.used(tier, |line, _| line);
+        let widest_value = grid
+            .cells_of(tier)
+            .filter_map(|(.., cell)| cell.mean())
+            .map(|mean| font::width(&figure(mean), VALUE.size, true))
+            .fold(0.0, f64::max);
+        let least = if xs.len() <= 8 { 58.0 } else { 36.0 };
+        let height = if lines.len() <= 8 { 34.0 } else { 24.0 };
+        let cell = ((widest_value + 14.0).max(least), height);
+        let x_labels = labels(grid.x.as_ref(), &xs, LEVEL_ROOM);
+        let widest_label = widest(&x_labels);
+        let label = [grid.tier_label(tier), grid.panels[panel].label()]
+            .iter()
+            .filter(|part| !part.is_empty())
+            .cloned()
+            .collect::<Vec<_>>()
+            .join(", ");
+        let line_room = widest(&labels(grid.line.as_ref(), &lines, LEVEL_ROOM));
+        let needed = font::width(&label, PANEL_HEAD.size, true).min(320.0);
+        let table = cell.0 * xs.len() as f64;
+        Self {
+            tier,
+            panel,
+            // A narrow table is made as wide as its heading.
+            cell: (
+                cell.0.max(needed.min(table.max(160.0)) / xs.len() as f64),
+                cell.1,
+            ),
+            is_x_upwards: widest_label > cell.0 - 6.0,
+            x_labels,
+            xs,
+            lines,
+            line_room,
+            label,
+        }
+    }
+
+    /// Left of the table: the second axis' title and levels.
+    fn left_room(&self) -> f64 {
+        if self.line_room > 0.0 {
+            24.0 + self.line_room + 8.0
+        } else {
+            0.0
+        }
+    }
+
+    fn x_label_height(&self) -> f64 {
+        if self.is_x_upwards {
+            widest(&self.x_labels) + 12.0
+        } else {
+            20.0
+        }
+    }
+
+    fn width(&self) -> f64 {
+        self.left_room() + self.cell.0 * self.xs.len() as f64
+    }
+
+    fn height(&self, grid: &Grid) -> f64 {
+        let head = if self.label.is_empty() { 0.0 } else { 26.0 };
+        let axis = if grid.x.is_some() {
+            self.x_label_height() + 22.0
+        } else {
+            0.0
+        };
+        head + self.cell.1 * self.lines.len() as f64 + axis
+    }
+
+    fn draw(
+        &self,
+        scene: &mut Scene,
+        grid: &Grid,
+        colours: Option<&ColourScale>,
+        (left, mut top): (f64, f64),
+    ) {
+        let table_left = left + self.left_room();
+        let (w, h) = self.cell;
+        let table = (w * self.xs.len() as f64, h * self.lines.len() as f64);
+        if !self.label.is_empty() {
+            let label = font::shorten(&self.label, PANEL_HEAD.size, true, table.0.max(160.0));
+            scene.text((table_left, top + 10.0), &label, PANEL_HEAD);
+            top += 26.0;
+        }
+        let best = grid
+            .best_of(self.tier)
+            .map(|(panel, line, x, _)| (panel, line, x));
+        let mut outline = None;
+        for (row, line) in self.lines.iter().enumerate() {
+            for (column, x) in self.xs.iter().enumerate() {
+                let at = (table_left + column as f64 * w, top + row as f64 * h);
+                let is_best = best == Some((self.panel, *line, *x));
+                let cell = grid.cell(self.tier, self.panel, *line, *x);
+                self.draw_cell(scene, cell, colours, at, is_best);
+                if is_best {
+                    outline = Some(at);
+                }
+            }
+        }
+        if let Some((x, y)) = outline {
+            scene.outline(Part::Best, (x - 1.5, y - 1.5), (w + 3.0, h + 3.0), INK, 2.5);
+            scene.outline(
+                Part::Ground,
+                (x + 1.0, y + 1.0),
+                (w - 2.0, h - 2.0),
+                WHITE,
+                1.5,
+            );
+        }
+        self.draw_axes(scene, grid, (left, top), table_left, table);
+    }
+
+    fn draw_cell(
+        &self,
+        scene: &mut Scene,
+        cell: Option<&CellFigures>,
+        colours: Option<&ColourScale>,
+        (x, y): (f64, f64),
+        is_best: bool,
+    ) {
+        let (w, h) = self.cell;
+        // Half a pixel of white on every side parts the cells.
+        let (at, size) = ((x + 0.5, y + 0.5), (w - 1.0, h - 1.0));
+        let middle = (x + w / 2.0, y + h / 2.0 + 4.0);
+        let mean = cell.and_then(CellFigures::mean);
+        match (cell, mean, colours) {
+            (Some(_), Some(mean), Some(colours)) if mean.is_finite() => {
+                let ground = colours.colour(mean);
+                scene.rectangle(Part::Cell, at, size, ground);
+                let style = VALUE.colour(ground.text_on());
+                let style = if is_best { style.bold() } else { style };
+                scene.text(middle, &figure(mean), style);
+            }
+            (Some(_), Some(_), _) => {
+                hatched(scene, Part::Infinite, at, size);
+                scene.text(middle, "inf", VALUE.bold());
+            }
+            (Some(cell), None, _) => {
+                hatched(scene, Part::Missing, at, size);
+                let reason = cell.missing_because().unwrap_or_default();
+                let reason = font::shorten(reason, REASON.size, false, w - 5.0);
+                scene.text((middle.0, middle.1 - 0.5), &reason, REASON);
+            }
+            (None, ..) => scene.text(middle, "–", VALUE.colour(MUTED)),
+        }
+    }
+
+    fn draw_axes(
+        &self,
+        scene: &mut Scene,
+        grid: &Grid,
+        (left, top): (f64, f64),
+        table_left: f64,
+        table: (f64, f64),
+    ) {
+        let (w, h) = self.cell;
+        if let Some(axis) = &grid.line {
+            let labels = labels(Some(axis), &self.lines, LEVEL_ROOM);
+            for (row, label) in labels.iter().enumerate() {
+                let at = (table_left - 8.0, top + (row as f64 + 0.5) * h + 4.0);
+                scene.text(at, label, LEVEL.anchor(Anchor::End));
+            }
+            let title = font::shorten(&axis.title, AXIS_TITLE.size, false, table.1.max(60.0));
+            let style = AXIS_TITLE.upwards().anchor(Anchor::Middle);
+            scene.text((left + 12.0, top + table.1 / 2.0), &title, style);
+        }
+        let Some(axis) = &grid.x else { return };
+        let floor = top + table.1;
+        for (column, label) in self.x_labels.iter().enumerate() {
+            let x = table_left + (column as f64 + 0.5) * w;
+            if self.is_x_upwards {
+                let style = LEVEL.upwards().anchor(Anchor::End);
+                scene.text((x + 4.0, floor + 7.0), label, style);
+            } else {
+                scene.text((x, floor + 16.0), label, LEVEL.anchor(Anchor::Middle));
+            }
+        }
+        let title = font::shorten(&axis.title, AXIS_TITLE.size, false, table.0.max(80.0));
+        let y = floor + self.x_label_height() + 16.0;
+        let style = AXIS_TITLE.anchor(Anchor::Middle);
+        scene.text((table_left + table.0 / 2.0, y), &title, style);
+    }
+}
+
+fn labels(axis: Option<&GridAxis>, used: &[usize], room: f64) -> Vec<String> {
+    axis.iter()
+        .flat_map(|axis| used.iter().map(|index| axis.levels[*index].to_string()))
+        .map(|text| font::shorten(&text, LEVEL.size, false, room))
+        .collect()
+}
+
+fn widest(labels: &[String]) -> f64 {
+    labels
+        .iter()
+        .map(|label| font::width(label, LEVEL.size, false))
+        .fold(0.0, f64::max)
+}
+
+/// Grey with diagonals: there is no figure here.
+fn hatched(scene: &mut Scene, part: Part, (x, y): (f64, f64), (w, h): (f64, f64)) {
+    scene.rectangle(part, (x, y), (w, h), NO_VALUE);
+    let mut run = 6.0;
+    while run < w + h {
+        // From the left or lower edge to the upper or right one.
+        let from = if run <= h {
+            (x, y + run)
+        } else {
+            (x + run - h, y + h)
+        };
+        let to = if run <= w {
+            (x + run, y)
+        } else {
+            (x + w, y + run - w)
+        };
+        scene.path(Part::Ground, vec![from, to], HATCH, 1.0);
+        run += 9.0;
+    }
+}
