@@ -1,6 +1,10 @@
 //! The figures of one window: counts by outcome and latency percentiles.
+//!
+//! Plain numbers without a histogram behind them; `recorder` makes them.
 
 use serde::Serialize;
+
+use super::Outcome;
 
 /// How many requests ended how.
 ///
@@ -26,6 +30,48 @@ pub struct Counts {
     pub clamped: u64,
 }
 
+impl Counts {
+    /// Counts one request of the window.
+    pub fn add(&mut self, outcome: Outcome) {
+        self.due += 1;
+        if outcome == Outcome::Unsent {
+            self.unsent += 1;
+            return;
+        }
+        self.requests += 1;
+        match outcome {
+            Outcome::Success => self.successes += 1,
+            Outcome::Refused => self.refused += 1,
+            Outcome::Error(class) => self.errors.add(class),
+            Outcome::Abandoned => self.abandoned += 1,
+            Outcome::Unsent => {}
+        }
+    }
+
+    /// Adds every count of another part of the same window.
+    pub fn merge(&mut self, other: &Self) {
+        // Destructured, so that a new count cannot be forgotten here.
+        let Self {
+            due,
+            requests,
+            successes,
+            refused,
+            errors,
+            abandoned,
+            unsent,
+            clamped,
+        } = other;
+        self.due += due;
+        self.requests += requests;
+        self.successes += successes;
+        self.refused += refused;
+        self.errors.merge(errors);
+        self.abandoned += abandoned;
+        self.unsent += unsent;
+        self.clamped += clamped;
+    }
+}
+
 /// Failed requests by class.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct ErrorCounts {
@@ -46,6 +92,26 @@ pub struct ErrorCounts {
 }
 
 impl ErrorCounts {
+    /// Adds every count of another part of the same window.
+    pub fn merge(&mut self, other: &Self) {
+        let Self {
+            connect,
+            reset,
+            timeout,
+            status,
+            body,
+            protocol,
+            template,
+        } = other;
+        self.connect += connect;
+        self.reset += reset;
+        self.timeout += timeout;
+        self.status += status;
+        self.body += body;
+        self.protocol += protocol;
+        self.template += template;
+    }
+
     /// All classes together.
     pub fn total(&self) -> u64 {
         self.connect

@@ -1,8 +1,13 @@
 //! What the generator hands over when a phase is done.
+//!
+//! Figures and raw evidence of one phase; `verdict` judges them.
 
 use std::time::{Duration, Instant};
 
-use super::Figures;
+use hdrhistogram::Histogram;
+
+use super::latencies::{HIGHEST_NS, LOWEST_NS, SIGNIFICANT_DIGITS};
+use super::{Figures, LatencyFigures};
 
 /// One phase, summed over load threads.
 #[derive(Debug, Clone)]
@@ -15,7 +20,10 @@ pub struct WindowSummary {
     pub total: Figures,
     /// By operation (`create Patient`), in journey order.
     pub operations: Vec<(String, Figures)>,
-    /// Whole journeys: counts of journeys, latency from arrival to last answer.
+    /// Journeys: counts of journeys, latency from arrival to last answer.
+    ///
+    /// A journey belongs to the phase in which it ended, so that long ones are
+    /// not cut off at the right edge and lost.
     pub journeys: Figures,
     /// Journeys that arrived (open) or began (closed) in the phase.
     pub arrivals: u64,
@@ -25,6 +33,17 @@ pub struct WindowSummary {
     pub generator_cpu: Duration,
     /// Load threads it ran on.
     pub threads: usize,
+    /// The part of the send lag that is the generator's own: from the moment a
+    /// request was due and could be sent, to its send. Empty in a closed loop.
+    pub generator_lag_ms: LatencyFigures,
+    /// Arrivals that waited because `max_in_flight` journeys were under way.
+    pub held_back: u64,
+    /// Mean journeys under way: the users of a closed loop; in an open loop as
+    /// the generator counted them.
+    pub in_flight: f64,
+    /// Mean journeys under way by Little's law, from what was recorded: time in
+    /// requests, thinking and pausing within the phase, over its length.
+    pub in_flight_recorded: f64,
     /// The raw evidence: one histogram per second, operation and outcome.
     pub intervals: Vec<Interval>,
     /// The last failures seen, one line each, newest last; at most ten.
@@ -32,12 +51,42 @@ pub struct WindowSummary {
 }
 
 /// One histogram of one second, ready for an interval log.
-#[derive(Debug, Clone)]
+///
+/// Kept sparse: a full histogram takes 170 KB, and a window of five minutes
+/// over 36 operations has more than ten thousand of these.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interval {
-    /// Seconds since the left edge.
+    /// Seconds since the left edge, by the moment the request belongs to: its
+    /// send in a closed loop, its due time in an open one.
     pub second: u32,
-    /// Percent-encoded `operation|outcome`.
+    /// `operation|outcome`, percent-encoded but for the bar, which no encoded
+    /// operation contains: `create%20Patient|success`, `read|error.status`.
     pub tag: String,
-    /// Latencies. **Units**: nanoseconds.
-    pub histogram: hdrhistogram::Histogram<u64>,
+    values: Vec<(u64, u32)>,
+}
+
+impl Interval {
+    /// An interval of the given (time, count) pairs. **Units**: nanoseconds.
+    pub fn new(second: u32, tag: String, values: Vec<(u64, u32)>) -> Self {
+        Self {
+            second,
+            tag,
+            values,
+        }
+    }
+
+    /// The (time, count) pairs, ascending. **Units**: nanoseconds.
+    pub fn values(&self) -> &[(u64, u32)] {
+        &self.values
+    }
+
+    /// The histogram, built anew: 1 us to 600 s in nanoseconds, three digits.
+    pub fn histogram(&self) -> Histogram<u64> {
+        let mut histogram = Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, SIGNIFICANT_DIGITS)
+            .expect("the bounds and digits are constants that hdrhistogram takes");
+        for (value, count) in &self.values {
+            histogram.saturating_record_n(*value, u64::from(*count));
+        }
+        histogram
+    }
 }

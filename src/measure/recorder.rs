@@ -1,0 +1,379 @@
+//! Samples in, figures out.
+//!
+//! A load thread notes one [`Sample`] per request into a plain list and hands
+//! whole lists over; a [`Recorder`] on another thread turns them into counts and
+//! histograms. So the load thread touches neither locks nor histograms, and
+//! cutting the seconds apart costs it nothing.
+//!
+//! **Invariant**: merging recorders gives exactly what one recorder would have
+//! given for all samples, in any order. See `summary` for what leaves here.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::latencies::{Latencies, SparseCounts};
+use super::{Counts, Figures, Interval, LatencyFigures, Outcome};
+
+/// Where a request's latency is counted from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LatencyFrom {
+    /// Its send: closed loop.
+    Send,
+    /// The moment it was due: open loop.
+    Due,
+}
+
+/// One request of a phase, ended.
+///
+/// **Units**: nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sample {
+    /// Index of the operation.
+    pub operation: u32,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Second of the phase it belongs to.
+    pub second: u32,
+    /// From its due time (open loop) or its send (closed loop) to its end.
+    pub latency_ns: u64,
+    /// From its send to its end.
+    pub service_ns: u64,
+    /// Send minus due; 0 in a closed loop.
+    pub lag_ns: u64,
+    /// The generator's own part of the lag.
+    pub generator_lag_ns: u64,
+}
+
+/// Counts and distributions of one phase, by operation.
+#[derive(Debug, Clone)]
+pub struct Recorder {
+    latency_from: LatencyFrom,
+    names: Vec<String>,
+    operations: Vec<OperationRecord>,
+    generator_lag: Latencies,
+    journeys: OperationRecord,
+    intervals: HashMap<(u32, u32, Outcome), SparseCounts>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct OperationRecord {
+    counts: Counts,
+    latency: Latencies,
+    service: Latencies,
+    lag: Latencies,
+}
+
+impl OperationRecord {
+    fn merge(&mut self, other: &Self) {
+        self.counts.merge(&other.counts);
+        self.latency.merge(&other.latency);
+        self.service.merge(&other.service);
+        self.lag.merge(&other.lag);
+    }
+
+    fn figures(&self, length: Duration, from: LatencyFrom) -> Figures {
+        let per_second = |count: u64| {
+            if length.is_zero() {
+                0.0
+            } else {
+                count as f64 / length.as_secs_f64()
+            }
+        };
+        let counts = self.counts;
+        let latency_ms = self.latency.figures();
+        let n_infinite = counts.errors.total() + counts.abandoned + counts.unsent;
+        Figures {
+            counts,
+            throughput_rps: per_second(counts.successes),
+            achieved_rate_rps: per_second(counts.requests),
+            latency_ms,
+            service_ms: match from {
+                // The same moments, so the same distribution; it is kept once.
+                LatencyFrom::Send => latency_ms,
+                LatencyFrom::Due => self.service.figures(),
+            },
+            send_lag_ms: self.lag.figures(),
+            p99_due_ms: self.latency.percentile_with_infinite(990, n_infinite),
+        }
+    }
+}
+
+impl Recorder {
+    /// An empty recorder for operations with these names.
+    pub fn new(names: Vec<String>, latency_from: LatencyFrom) -> Self {
+        Self {
+            latency_from,
+            operations: vec![OperationRecord::default(); names.len()],
+            names,
+            generator_lag: Latencies::default(),
+            journeys: OperationRecord::default(),
+            intervals: HashMap::new(),
+        }
+    }
+
+    /// Records one request.
+    ///
+    /// **Panics**: when the operation's index is not one of the names'.
+    pub fn record(&mut self, sample: &Sample) {
+        let record = &mut self.operations[sample.operation as usize];
+        record.counts.add(sample.outcome);
+        if sample.outcome == Outcome::Success {
+            if record.latency.record(sample.latency_ns) {
+                record.counts.clamped += 1;
+            }
+            if self.latency_from == LatencyFrom::Due {
+                record.service.record(sample.service_ns);
+            }
+        }
+        if self.latency_from == LatencyFrom::Due && sample.outcome != Outcome::Unsent {
+            record.lag.record(sample.lag_ns);
+            self.generator_lag.record(sample.generator_lag_ns);
+        }
+        self.intervals
+            .entry((sample.second, sample.operation, sample.outcome))
+            .or_default()
+            .record(sample.latency_ns);
+    }
+
+    /// Records one journey that ended in the phase.
+    pub fn record_journey(&mut self, outcome: Outcome, latency_ns: u64) {
+        self.journeys.counts.add(outcome);
+        if outcome == Outcome::Success && self.journeys.latency.record(latency_ns) {
+            self.journeys.counts.clamped += 1;
+        }
+    }
+
+    /// Adds everything another recorder of the same operations holds.
+    ///
+    /// **Panics**: when the two were made for different operations.
+    pub fn merge(&mut self, other: &Self) {
+        assert_eq!(self.names, other.names, "recorders of the same operations");
+        for (record, other) in self.operations.iter_mut().zip(&other.operations) {
+            record.merge(other);
+        }
+        self.generator_lag.merge(&other.generator_lag);
+        self.journeys.merge(&other.journeys);
+        for (key, counts) in &other.intervals {
+            self.intervals.entry(*key).or_default().merge(counts);
+        }
+    }
+
+    /// All operations together.
+    pub fn total(&self, length: Duration) -> Figures {
+        let mut total = OperationRecord::default();
+        for record in &self.operations {
+            total.merge(record);
+        }
+        total.figures(length, self.latency_from)
+    }
+
+    /// By operation, in the order of the names.
+    pub fn operations(&self, length: Duration) -> Vec<(String, Figures)> {
+        self.names
+            .iter()
+            .zip(&self.operations)
+            .map(|(name, record)| (name.clone(), record.figures(length, self.latency_from)))
+            .collect()
+    }
+
+    /// Journeys that ended in the phase; latency from arrival to last answer.
+    pub fn journeys(&self, length: Duration) -> Figures {
+        self.journeys.figures(length, LatencyFrom::Send)
+    }
+
+    /// The generator's own lag, over all requests sent.
+    pub fn generator_lag_ms(&self) -> LatencyFigures {
+        self.generator_lag.figures()
+    }
+
+    /// One interval per second, operation and outcome, in that order.
+    pub fn into_intervals(self) -> Vec<Interval> {
+        let mut intervals: Vec<_> = self.intervals.into_iter().collect();
+        intervals.sort_unstable_by_key(|(key, _)| *key);
+        intervals
+            .into_iter()
+            .map(|((second, operation, outcome), counts)| {
+                let tag = operation_tag(&self.names[operation as usize], outcome);
+                Interval::new(second, tag, counts.into_values())
+            })
+            .collect()
+    }
+}
+
+/// The tag of an interval: the operation, percent-encoded, a bar, the outcome's code.
+///
+/// **Source**: the interval log allows no space, comma or line end in a tag;
+/// what stays unencoded is RFC 3986's unreserved set.
+pub fn operation_tag(operation: &str, outcome: Outcome) -> String {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    let mut tag = String::with_capacity(operation.len() + 16);
+    for byte in operation.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            tag.push(char::from(byte));
+        } else {
+            tag.push('%');
+            tag.push(char::from(HEX[usize::from(byte >> 4)]));
+            tag.push(char::from(HEX[usize::from(byte & 15)]));
+        }
+    }
+    tag.push('|');
+    tag.push_str(outcome.code());
+    tag
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::measure::ErrorClass;
+
+    const MS: u64 = 1_000_000;
+    const LENGTH: Duration = Duration::from_secs(10);
+
+    fn names() -> Vec<String> {
+        vec!["create Patient".into(), "read".into(), "drop|it".into()]
+    }
+
+    fn sample(operation: u32, outcome: Outcome, second: u32, latency_ns: u64) -> Sample {
+        Sample {
+            operation,
+            outcome,
+            second,
+            latency_ns,
+            service_ns: latency_ns / 2,
+            lag_ns: latency_ns / 4,
+            generator_lag_ns: latency_ns / 8,
+        }
+    }
+
+    fn any_sample() -> impl Strategy<Value = Sample> {
+        let outcome = prop::sample::select(vec![
+            Outcome::Success,
+            Outcome::Refused,
+            Outcome::Error(ErrorClass::Connect),
+            Outcome::Error(ErrorClass::Reset),
+            Outcome::Error(ErrorClass::Timeout),
+            Outcome::Error(ErrorClass::Status),
+            Outcome::Error(ErrorClass::Body),
+            Outcome::Error(ErrorClass::Protocol),
+            Outcome::Error(ErrorClass::Template),
+            Outcome::Abandoned,
+            Outcome::Unsent,
+        ]);
+        (0u32..3, outcome, 0u32..5, 100u64..900_000 * MS).prop_map(
+            |(operation, outcome, second, latency_ns)| {
+                sample(operation, outcome, second, latency_ns)
+            },
+        )
+    }
+
+    fn record(samples: &[Sample]) -> Recorder {
+        let mut recorder = Recorder::new(names(), LatencyFrom::Due);
+        for sample in samples {
+            recorder.record(sample);
+            recorder.record_journey(sample.outcome, sample.latency_ns);
+        }
+        recorder
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+        #[test]
+        fn two_three_and_eight_recorders_merge_to_the_single_truth(
+            samples in prop::collection::vec(any_sample(), 0..600)
+        ) {
+            let truth = record(&samples);
+            for n_recorders in [2, 3, 8] {
+                let mut merged = Recorder::new(names(), LatencyFrom::Due);
+                for index in 0..n_recorders {
+                    let part: Vec<Sample> =
+                        samples.iter().skip(index).step_by(n_recorders).copied().collect();
+                    merged.merge(&record(&part));
+                }
+                prop_assert_eq!(merged.total(LENGTH), truth.total(LENGTH));
+                prop_assert_eq!(merged.operations(LENGTH), truth.operations(LENGTH));
+                prop_assert_eq!(merged.journeys(LENGTH), truth.journeys(LENGTH));
+                prop_assert_eq!(merged.generator_lag_ms(), truth.generator_lag_ms());
+                prop_assert_eq!(merged.into_intervals(), truth.clone().into_intervals());
+            }
+            let counts = truth.total(LENGTH).counts;
+            prop_assert_eq!(counts.due, counts.requests + counts.unsent);
+            prop_assert_eq!(
+                counts.requests,
+                counts.successes + counts.refused + counts.errors.total() + counts.abandoned
+            );
+            prop_assert_eq!(counts.due, samples.len() as u64);
+        }
+    }
+
+    #[test]
+    fn every_error_class_is_counted_on_its_own_and_added_by_a_merge() {
+        let errors = |classes: &[ErrorClass]| {
+            let samples: Vec<Sample> = classes
+                .iter()
+                .map(|class| sample(0, Outcome::Error(*class), 0, MS))
+                .collect();
+            record(&samples)
+        };
+        let mut merged = errors(&[ErrorClass::Connect, ErrorClass::Reset, ErrorClass::Reset]);
+        merged.merge(&errors(&[ErrorClass::Connect, ErrorClass::Status]));
+        let counts = merged.total(LENGTH).counts.errors;
+        assert_eq!((counts.connect, counts.reset, counts.status), (2, 2, 1));
+        assert_eq!(counts.total(), 5);
+    }
+
+    #[test]
+    fn percentiles_over_everything_due_leave_out_refused_only() {
+        let mut samples = vec![sample(1, Outcome::Success, 0, MS); 980];
+        samples.extend(vec![sample(1, Outcome::Refused, 0, MS); 1_000]);
+        samples.extend(vec![sample(1, Outcome::Unsent, 0, MS); 9]);
+        let figures = record(&samples).total(LENGTH);
+        assert!(figures.p99_due_ms.is_some_and(f64::is_finite));
+        samples.push(sample(1, Outcome::Abandoned, 0, MS));
+        assert_eq!(
+            record(&samples).total(LENGTH).p99_due_ms,
+            Some(f64::INFINITY)
+        );
+    }
+
+    #[test]
+    fn a_figure_of_nothing_is_missing_not_zero() {
+        let figures = record(&[sample(0, Outcome::Refused, 0, MS)]).total(LENGTH);
+        assert_eq!(figures.latency_ms.p99, None);
+        assert_eq!(figures.p99_due_ms, None);
+    }
+
+    #[test]
+    fn tags_survive_bars_spaces_and_commas_in_names() {
+        assert_eq!(
+            operation_tag("create Patient", Outcome::Success),
+            "create%20Patient|success"
+        );
+        assert_eq!(
+            operation_tag("drop|it, ü", Outcome::Error(ErrorClass::Status)),
+            "drop%7Cit%2C%20%C3%BC|error.status"
+        );
+    }
+
+    #[test]
+    fn the_intervals_hold_what_the_total_holds() {
+        let samples: Vec<Sample> = (0..5_000_u64)
+            .map(|index| {
+                let second = u32::try_from(index % 3).unwrap();
+                sample(0, Outcome::Success, second, MS + index * 1_000)
+            })
+            .collect();
+        let recorder = record(&samples);
+        let total = recorder.total(LENGTH);
+        let intervals = recorder.into_intervals();
+        assert_eq!(intervals.len(), 3);
+        let mut merged = intervals[0].histogram();
+        for interval in &intervals[1..] {
+            merged.add(interval.histogram()).unwrap();
+        }
+        assert_eq!(merged.len(), total.counts.successes);
+        let p99_ms = merged.value_at_quantile(0.99) as f64 / 1e6;
+        assert_eq!(Some(p99_ms), total.latency_ms.p99);
+    }
+}
