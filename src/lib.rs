@@ -1,12 +1,33 @@
 //! nightsweep measures which settings a containerised service should run with.
+//!
+//! A library for its own binary and tests. In reading order:
+//!
+//! - [`problem`], [`units`], [`scalar`], [`secret`]: what everybody uses
+//! - [`matrix`]: a matrix file, its cells, the plan
+//! - [`stack`]: Compose files to what one cell launches
+//! - [`engine`]: the container engine: launch, proof, tear-down
+//! - [`measure`]: recorders, figures, verdict rules
+//! - [`load`]: the load generator
+//! - [`event`], [`sweep`]: trials one after the other, and what is told of them
+//! - [`results`]: rows and files
+//! - [`chart`], [`report`]: what people look at
+//! - [`cli`], [`app`]: the command line and what each command does
+//!
+//! ARCHITECTURE.md has the words and the picture.
+
+pub mod app;
 pub mod chart;
+pub mod cli;
 pub mod engine;
+pub mod event;
 pub mod load;
 pub mod matrix;
 pub mod measure;
 pub mod problem;
+pub mod report;
 pub mod results;
 pub mod scalar;
 pub mod secret;
 pub mod stack;
+pub mod sweep;
 pub mod units;

@@ -28,13 +28,19 @@ pub(super) fn init(arguments: &InitArgs, printer: Printer) -> Result<Outcome, Ap
     if services.is_empty() {
         return Err(AppError::input(anyhow::anyhow!("{} has no services", compose.display())));
     }
+    if let Some(subject) = arguments.subject.as_ref().filter(|subject| services.iter().all(|service| service.name != **subject)) {
+        let names: Vec<&str> = services.iter().map(|service| service.name.as_str()).collect();
+        return Err(AppError::input(anyhow::anyhow!("{} has no service `{subject}`", compose.display()))
+            .hint(format!("services: {}", names.join(", "))));
+    }
     let input = StarterInput {
         project: project_name(folder),
         compose_files: vec![compose.file_name().unwrap_or_default().to_string_lossy().into_owned()],
         subject: arguments.subject.clone(),
+        target: None,
         services,
     };
-    let files = starter(&input)?;
+    let files = starter(&input);
     let outputs = [(folder.join("matrix.toml"), files.matrix), (folder.join("workload.toml"), files.workload)];
     for (path, _) in &outputs {
         if path.exists() {

@@ -38,6 +38,13 @@ pub struct CleanReport {
     pub failed: Vec<(Leftover, EngineError)>,
 }
 
+/// Removes everything of one run, whoever owns it, alive or not.
+///
+/// For what a user launched by hand and takes down by hand; sweeps use leases.
+pub async fn remove_run<E: Engine>(engine: &E, run_id: &str) -> TeardownReport {
+    remove_matching(engine, &[format!("{LABEL_RUN}={run_id}")], false).await
+}
+
 /// Removes leftovers by the rules above.
 ///
 /// **Errors**: the engine cannot say what is there.

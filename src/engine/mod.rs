@@ -38,7 +38,7 @@ pub use api::{
     Labels, Leftover, LeftoverKind, Limits, RunState,
 };
 pub use cgroup::{Cgroup, CpuQuota, KernelLimit, KernelLimits, find_cgroup, read_kernel_limits};
-pub use clean::{CleanReport, CleanRequest, clean};
+pub use clean::{CleanReport, CleanRequest, clean, remove_run};
 pub use docker::DockerEngine;
 pub use error::{EngineError, EngineErrorKind};
 pub use host::{HostCpu, HostUse, host_use, parse_host_cpu, read_host_cpu};

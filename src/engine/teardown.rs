@@ -94,6 +94,11 @@ impl<E: Engine> Lease<E> {
         report
     }
 
+    /// Gives the duty up: what was launched stays until it is removed by its labels.
+    pub fn keep(mut self) {
+        self.is_released = true;
+    }
+
     /// Marks calls that create as under way; cleared when they have all been answered.
     pub(super) fn set_creating(&self, is_creating: bool) {
         self.is_cut_off.store(is_creating, Ordering::Relaxed);

@@ -27,7 +27,7 @@ mod warnings;
 pub use cell::{Cell, CellId, Dropped};
 pub use expression::Expression;
 pub use override_node::{OverrideNode, OverrideValue};
-pub use plan::{CellLoad, CellPhase, Estimate, Plan, PlannedTrial, Role, plan};
+pub use plan::{ASSUMED_DEAD_TIME, CellLoad, CellPhase, Estimate, Plan, PlannedTrial, Role, plan};
 pub use read::read;
 pub use sweep::{
     Amount, Answers, Axis, Constraint, Derived, Load, Located, Order, Phase, PhaseLoad, Ready,

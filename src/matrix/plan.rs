@@ -26,7 +26,7 @@ const MAX_TRIALS: u64 = 1_000_000;
 ///
 /// A small service on a database starts in about five seconds and is removed in
 /// about three.
-const ASSUMED_DEAD_TIME: Duration = Duration::from_secs(8);
+pub const ASSUMED_DEAD_TIME: Duration = Duration::from_secs(8);
 
 /// Room for the rows of one window: a trial's, and those of some forty operations.
 const BYTES_PER_WINDOW: u64 = 16 * 1024;
@@ -338,6 +338,12 @@ impl Plan {
         }
         self.keep_only(&kept);
         Ok(n_kept)
+    }
+
+    /// Keeps one cell, by its index; trials are numbered anew.
+    pub fn keep_cell(&mut self, cell: usize) {
+        let kept: Vec<bool> = (0..self.cells.len()).map(|index| index == cell).collect();
+        self.keep_only(&kept);
     }
 
     fn keep_only(&mut self, kept: &[bool]) {

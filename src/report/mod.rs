@@ -7,6 +7,7 @@
 //! for how columns are aligned.
 
 mod console;
+mod exchange;
 mod json;
 mod plan;
 mod plain;
@@ -15,12 +16,13 @@ mod best;
 mod table;
 
 pub use best::best_tables;
+pub use exchange::exchange_text;
 pub use console::ConsoleReporter;
 pub use json::JsonReporter;
 pub use plain::PlainReporter;
 pub use plan::plan_text;
 pub use printer::Printer;
-pub use table::{Align, Table};
+pub use table::{Align, Table, latency_ms, rate};
 
 use crate::event::Event;
 

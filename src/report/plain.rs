@@ -120,9 +120,6 @@ pub(super) fn line_of(kind: &EventKind) -> Option<String> {
             line
         }
         EventKind::Warned { text } => format!("warning: {text}"),
-        EventKind::Interrupted => {
-            "interrupted: tearing the trial down; once more leaves at once".to_owned()
-        }
         EventKind::RunFinished {
             run_id,
             valid,

@@ -59,7 +59,7 @@ fn cell_table(plan: &Plan) -> Vec<String> {
 fn aliases(cell: &Cell) -> String {
     let levels = |alias: Vec<String>| alias.join(" ");
     cell.aliases()
-        .map(|alias| levels(alias.map(|(name, value)| format!("{name}={value}")).collect()))
+        .map(|alias| levels(alias.into_iter().map(|(name, value)| format!("{name}={value}")).collect()))
         .collect::<Vec<_>>()
         .join(", ")
 }
@@ -71,7 +71,7 @@ fn dropped(plan: &Plan) -> Vec<String> {
         .take(SHOWN)
         .map(|dropped| {
             let axes: Vec<String> = dropped.axes().map(|(name, value)| format!("{name}={value}")).collect();
-            format!("dropped       {} by {}", axes.join(" "), dropped.constraint())
+            format!("dropped       {} by {}", axes.join(" "), dropped.constraints().collect::<Vec<_>>().join(", "))
         })
         .collect();
     if plan.dropped.len() > SHOWN {

@@ -76,7 +76,7 @@ impl Table {
 }
 
 /// A rate for people: three significant digits at least, thousands separated.
-pub(super) fn rate(value: f64) -> String {
+pub fn rate(value: f64) -> String {
     let text = if value.abs() >= 100.0 {
         format!("{value:.0}")
     } else if value.abs() >= 10.0 {
@@ -88,7 +88,7 @@ pub(super) fn rate(value: f64) -> String {
 }
 
 /// A latency in milliseconds for people; `inf` where there is no bound.
-pub(super) fn latency_ms(value: f64) -> String {
+pub fn latency_ms(value: f64) -> String {
     if value.is_infinite() {
         "inf".to_owned()
     } else {

@@ -76,13 +76,7 @@ impl Cell for Vec<String> {
 
 impl Cell for Verdict {
     fn write(&self) -> String {
-        match self {
-            Self::Valid => "valid",
-            Self::Suspect => "suspect",
-            Self::Failed => "failed",
-            Self::Skipped => "skipped",
-        }
-        .to_owned()
+        self.as_str().to_owned()
     }
     fn read(text: &str) -> Result<Self, String> {
         match text {

@@ -70,7 +70,7 @@ fn encode(
             .ok_or_else(|| failed(io::Error::other("the tag is not percent-encoded")))?;
         writer
             .write_histogram(
-                &interval.histogram,
+                &interval.histogram(),
                 Duration::from_secs(u64::from(interval.second)),
                 Duration::from_secs(1),
                 Some(tag),

@@ -11,22 +11,36 @@ use crate::scalar::Scalar;
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// What became of a measurement. It judges the measurement, never the service.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Verdict {
     /// The figures stand.
     Valid,
     /// The instrument or the host cannot be trusted.
     Suspect,
     /// There is no measurement; the reason is a result.
+    #[default]
     Failed,
     /// Not run; the reason says why.
     Skipped,
 }
 
+impl Verdict {
+    /// As rows spell it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Valid => "valid",
+            Self::Suspect => "suspect",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
 /// One window of one attempt of one trial.
 ///
 /// Fields are in column order; `axes` become `axis_*`, `variables` become `var_*`.
-#[derive(Debug, Clone, PartialEq)]
+/// The default is a row about which nothing is known.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct TrialRow {
     /// [`SCHEMA_VERSION`] of the writer.
     pub schema_version: u32,

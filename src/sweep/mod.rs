@@ -16,6 +16,7 @@ mod rows;
 mod run;
 mod shell;
 mod trial;
+mod versions;
 #[cfg(test)]
 mod tests;
 

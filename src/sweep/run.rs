@@ -1,6 +1,7 @@
 //! From trial to trial: runs each job, writes its rows, decides whether to go on.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
@@ -77,7 +78,7 @@ pub async fn run<E: Engine>(
     emit: &mut dyn FnMut(Event),
 ) -> Result<SweepSummary, SweepError> {
     let mut emit = |kind: EventKind| emit(Event { at: clock.now_text(), elapsed: clock.elapsed(), kind });
-    let shared = Shared { engine, plan, facts: host.0, owner: host.1, clock, interrupted };
+    let shared = Shared { engine, plan, facts: host.0, owner: host.1, clock, interrupted, versions_seen: AtomicBool::new(false) };
     let mut progress = Progress::new(&plan.jobs, &plan.settings);
     let n_trials = u32::try_from(plan.jobs.len()).unwrap_or(u32::MAX);
     let n_skipped = u32::try_from(plan.jobs.iter().filter(|job| job.skip.is_some()).count()).unwrap_or(u32::MAX);

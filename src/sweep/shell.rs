@@ -8,12 +8,14 @@ use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use indexmap::IndexMap;
 use tokio::sync::watch;
 
 use super::outcome::{TrialOutcome, WindowOutcome};
 use super::progress::{Progress, load_of};
+use super::versions::{idle_connect_ms, versions};
 use super::{Action, Clock, Ending, Job, JobPhase, Reason, Signal, State, SweepPlan, TargetSpec, step};
 use crate::engine::{
     Engine, Exit, HostCpu, HostFacts, Launch, LaunchTarget, Launched, Lease, Owner, Proof, ProofError,
@@ -39,6 +41,8 @@ pub(super) struct Shared<'a, E: Engine> {
     pub(super) owner: &'a Owner,
     pub(super) clock: Clock,
     pub(super) interrupted: watch::Receiver<bool>,
+    /// Whether a stack of this run has been asked what runs in it.
+    pub(super) versions_seen: AtomicBool,
 }
 
 /// One trial under way.
@@ -59,7 +63,6 @@ struct Edge {
     proof: Proof,
     readings: IndexMap<String, Reading>,
     host: Option<HostCpu>,
-    at: Instant,
 }
 
 /// Runs one trial to its end, whatever happens.
@@ -87,6 +90,7 @@ pub(super) async fn run_trial<E: Engine>(
     let (mut state, action) = step(State::Launching, signal);
     let mut oom_killed = None;
     if let (Action::StartLoad, Some(launched)) = (action, &launched) {
+        trial.ask_versions(launched).await;
         (state, oom_killed) = trial.load(launched, state).await;
     }
     let windows = std::mem::take(&mut trial.windows);
@@ -182,6 +186,19 @@ impl<E: Engine> Trial<'_, E> {
         }
     }
 
+    /// Asks the first stack that came up what runs in it.
+    async fn ask_versions(&mut self, launched: &Launched) {
+        if self.shared.versions_seen.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let versions = versions(&**self.shared.engine, launched, &self.job.stack).await;
+        let idle_connect_ms = match address_of(&self.shared.plan.target, launched) {
+            Some(address) => idle_connect_ms(address).await,
+            None => None,
+        };
+        (self.emit)(EventKind::VersionsSeen { versions, idle_connect_ms });
+    }
+
     /// Runs the load to its end or to what breaks it; the state, and whether memory ran out.
     async fn load(&mut self, launched: &Launched, mut state: State) -> (State, Option<bool>) {
         let mut load = match self.start_load(launched) {
@@ -209,9 +226,7 @@ impl<E: Engine> Trial<'_, E> {
                         Some(signal) => signal,
                         None => continue,
                     },
-                    None => load.failure().map_or(Signal::LoadDone, |why| {
-                        Signal::Broke(Reason::new("load_failed", why))
-                    }),
+                    None => Signal::LoadDone,
                 },
                 () = &mut deadline => Signal::DeadlinePassed,
             };
@@ -234,8 +249,15 @@ impl<E: Engine> Trial<'_, E> {
                 break;
             }
         }
-        load.stop().await;
-        (state, oom_killed)
+        match load.stop().await {
+            Ok(()) => (state, oom_killed),
+            // The generator broke down: what it summed by then is not the whole.
+            Err(error) => {
+                self.windows.clear();
+                let reason = Reason::new("load_failed", chain(&error));
+                (State::Stopping(Ending::Failed(reason)), oom_killed)
+            }
+        }
     }
 
     fn start_load(&self, launched: &Launched) -> Result<RunningLoad, Reason> {
@@ -260,12 +282,13 @@ impl<E: Engine> Trial<'_, E> {
         match signal {
             LoadSignal::PhaseStarted { phase, .. } => {
                 let plan = &self.job.phases[phase].plan;
+                let left_s = self.left_s(phase, Duration::ZERO);
                 (self.emit)(EventKind::PhaseStarted {
                     trial: self.name.clone(),
                     phase: plan.name.clone(),
                     window: plan.window,
                     length_s: plan.duration.as_secs_f64(),
-                    left_s: self.left_s(phase, Duration::ZERO),
+                    left_s,
                 });
                 if !plan.window {
                     return None;
@@ -279,13 +302,14 @@ impl<E: Engine> Trial<'_, E> {
                 }
             }
             LoadSignal::Tick(tick) => {
+                let left_s = self.left_s(tick.phase, Duration::from_secs(tick.second));
                 (self.emit)(EventKind::Ticked {
                     trial: self.name.clone(),
                     second: tick.second,
                     successes: tick.counts.successes,
                     errors: tick.counts.errors.total(),
                     p99_ms: tick.p99_ms,
-                    left_s: self.left_s(tick.phase, Duration::from_secs(tick.second)),
+                    left_s,
                 });
                 None
             }
@@ -324,15 +348,14 @@ impl<E: Engine> Trial<'_, E> {
     /// Reads limits and counters; a limit that is not as planned ends the trial.
     async fn read_edge(&self, launched: &Launched) -> Result<Edge, Reason> {
         let engine = &**self.shared.engine;
-        let at = Instant::now();
         let host = read_host_cpu();
         let readings =
             snapshot(engine, launched).await.map_err(|error| Reason::new("engine_error", chain(&error)))?;
         let proof = check_limits(engine, launched, &self.job.stack).await.map_err(|error| match &error {
             ProofError::NotApplied(wrong) => Reason::new("limits_not_applied", wrong.to_string()),
-            ProofError::Engine { .. } => Reason::new("engine_error", chain(&error)),
+            ProofError::Engine { .. } | ProofError::NotLaunched { .. } => Reason::new("engine_error", chain(&error)),
         })?;
-        Ok(Edge { proof, readings, host, at })
+        Ok(Edge { proof, readings, host })
     }
 
     /// Expected rest of the sweep, some time into a phase of this trial.
@@ -379,8 +402,7 @@ fn exit_reason(exit: Result<Exit, String>) -> Reason {
 }
 
 fn host_busy_cores(left: &Edge, right: &Edge) -> Option<f64> {
-    let elapsed = right.at.checked_duration_since(left.at)?;
-    host_use(left.host.as_ref()?, right.host.as_ref()?, elapsed).map(|used| used.busy_cores)
+    host_use(left.host?, right.host?).map(|used| used.busy_cores)
 }
 
 fn address_of(target: &TargetSpec, launched: &Launched) -> Option<std::net::SocketAddr> {

@@ -22,7 +22,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
         ],
     ),
     ("chart", &["results"]),
-    ("report", &["event", "matrix", "results", "chart"]),
+    ("report", &["event", "load", "matrix", "results"]),
     ("cli", &[]),
 ];
 

@@ -2,11 +2,12 @@
 #![expect(
     clippy::unwrap_used,
     clippy::disallowed_methods,
-    reason = "tests may stop at the first surprise and read files plainly"
-)]
-#![allow(
-    missing_docs,
-    reason = "test modules document themselves by their tests' names"
+    clippy::float_cmp,
+    reason = "tests may stop at the first surprise, read files plainly, and count in floats"
 )]
 
+#[cfg(feature = "docker-tests")]
+mod docker;
+mod inputs;
 mod layering;
+mod support;

@@ -30,6 +30,13 @@ impl StepError {
     }
 }
 
+/// Of a file: the message names its path.
+impl From<std::io::Error> for StepError {
+    fn from(error: std::io::Error) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
 /// The steps run so far, for the summary at the end.
 #[derive(Debug)]
 pub(crate) struct Steps {

@@ -1,0 +1,231 @@
+//! Sweeps of the real testbed and a real PostgreSQL on a real Docker Engine.
+//!
+//! One at a time: they measure. Each asserts that nothing of ours is left.
+
+mod debugging;
+mod failures;
+mod faults;
+mod sweeps;
+
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::support::{Ended, Sandbox, repository};
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// A sweep of the testbed in a folder of its own.
+pub(super) struct Testbed {
+    pub(super) sandbox: Sandbox,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// The phases of a test's matrix, in seconds.
+#[derive(Clone, Copy)]
+pub(super) struct Phases {
+    pub(super) warm_up: u32,
+    pub(super) latency: Option<u32>,
+    pub(super) stress: u32,
+}
+
+impl Testbed {
+    /// Waits for its turn and writes nothing yet.
+    pub(super) fn new() -> Self {
+        let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        Self {
+            sandbox: Sandbox::new(),
+            _turn: turn,
+        }
+    }
+
+    /// A matrix over the bundled stack with these axes and phases; `more` is appended.
+    pub(super) fn matrix(&self, axes: &str, phases: Phases, more: &str) {
+        let stack = repository().join("compose/testbed");
+        let mut text = format!(
+            "format = 1\n\n[sweep]\nname = \"test\"\nstack = [\"{0}/compose.yaml\"]\nsubject = \"app\"\ntier = \"cpus\"\n\n\
+             [axes]\n{axes}\n\n[derived]\nweb_threads = \"max(1, round(cpus * web))\"\ndb_pool = \"web_threads + 1\"\n\n\
+             [trials]\nrepeats = 1\norder = \"listed\"\nready_timeout = \"60s\"\n\n\
+             [load]\nworkload = \"{0}/workload.toml\"\ntarget = \"http://app:8080\"\n\
+             ready = {{ path = \"/health\", status = 200 }}\n\n\
+             [[phase]]\nname = \"warm-up\"\nclosed = {{ users = 2 }}\nduration = \"{1}s\"\n",
+            stack.display(),
+            phases.warm_up,
+        );
+        if let Some(seconds) = phases.latency {
+            text.push_str(&format!(
+                "\n[[phase]]\nname = \"latency\"\nwindow = true\nanswers = \"latency\"\n\
+                 open = {{ requests_per_second = 200 }}\nduration = \"{seconds}s\"\n"
+            ));
+        }
+        text.push_str(&format!(
+            "\n[[phase]]\nname = \"stress\"\nwindow = true\nanswers = \"capacity\"\nclosed = {{ users = 4 }}\nduration = \"{}s\"\n{more}",
+            phases.stress
+        ));
+        self.sandbox.write("matrix.toml", &text);
+    }
+
+    /// `nightsweep COMMAND ARGUMENTS`, with the PostgreSQL image that this host has.
+    pub(super) fn command(&self, arguments: &[&str]) -> Command {
+        let image = postgres_image();
+        let mut command = self.sandbox.command(arguments);
+        command.args(["--set", &format!("POSTGRES_IMAGE={image}")]);
+        command
+    }
+
+    /// Runs it to its end.
+    pub(super) fn run(&self, arguments: &[&str]) -> Ended {
+        Ended::of(self.command(arguments).output().unwrap())
+    }
+
+    /// Starts it and lets the test go on.
+    pub(super) fn start(&self, arguments: &[&str]) -> Running {
+        let child = self
+            .command(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Running { child }
+    }
+
+    /// The rows of the only run, as name to text.
+    pub(super) fn rows(&self) -> Vec<Row> {
+        let text = std::fs::read_to_string(self.run_folder().join("trials.csv")).unwrap();
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        let header = reader.headers().unwrap().clone();
+        reader
+            .records()
+            .map(|record| {
+                let record = record.unwrap();
+                Row(header
+                    .iter()
+                    .zip(record.iter())
+                    .map(|(name, cell)| (name.to_owned(), cell.to_owned()))
+                    .collect())
+            })
+            .collect()
+    }
+
+    /// The folder of the only run.
+    pub(super) fn run_folder(&self) -> std::path::PathBuf {
+        let mut runs: Vec<_> = std::fs::read_dir(self.sandbox.path().join("results"))
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        assert_eq!(runs.len(), 1, "{runs:?}");
+        runs.remove(0)
+    }
+}
+
+/// One row of trials.csv.
+#[derive(Debug)]
+pub(super) struct Row(std::collections::BTreeMap<String, String>);
+
+impl Row {
+    #[track_caller]
+    pub(super) fn text(&self, column: &str) -> &str {
+        self.0
+            .get(column)
+            .unwrap_or_else(|| panic!("no column {column}"))
+    }
+
+    #[track_caller]
+    pub(super) fn number(&self, column: &str) -> f64 {
+        self.text(column)
+            .parse()
+            .unwrap_or_else(|_| panic!("{column} is `{}` in {self:?}", self.text(column)))
+    }
+}
+
+/// A command that is running.
+pub(super) struct Running {
+    child: Child,
+}
+
+impl Running {
+    /// Sends a signal by name, as `INT`.
+    pub(super) fn signal(&self, name: &str) {
+        let status = Command::new("kill")
+            .args([&format!("-{name}"), &self.child.id().to_string()])
+            .status()
+            .unwrap();
+        assert!(status.success());
+    }
+
+    /// Waits for its end; kills it and fails when that takes too long.
+    #[track_caller]
+    pub(super) fn end(mut self, limit: Duration) -> Ended {
+        let deadline = Instant::now() + limit;
+        while self.child.try_wait().unwrap().is_none() {
+            if Instant::now() > deadline {
+                self.child.kill().unwrap();
+                let output = self.child.wait_with_output().unwrap();
+                panic!(
+                    "still running after {limit:?}; stderr:\n{}",
+                    String::from_utf8_lossy(&output.stderr)
+                );
+            }
+            pause();
+        }
+        Ended::of(self.child.wait_with_output().unwrap())
+    }
+}
+
+/// The PostgreSQL image to test with.
+pub(super) fn postgres_image() -> String {
+    std::env::var("NIGHTSWEEP_TEST_POSTGRES_IMAGE")
+        .unwrap_or_else(|_| "nightsweep/postgres:15-local".to_owned())
+}
+
+/// What `docker ARGUMENTS` prints.
+#[track_caller]
+pub(super) fn docker(arguments: &[&str]) -> String {
+    let output = Command::new("docker").args(arguments).output().unwrap();
+    assert!(
+        output.status.success(),
+        "docker {arguments:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// Waits until the container of a service of a sweep runs; its id.
+#[track_caller]
+pub(super) fn container_of(service: &str) -> String {
+    let filter = format!("label=nightsweep.service={service}");
+    let mut id = String::new();
+    wait_until(Duration::from_secs(60), || {
+        id = docker(&["ps", "-q", "--filter", &filter]);
+        !id.is_empty()
+    });
+    id
+}
+
+/// Waits until something is so; fails after the limit.
+#[track_caller]
+pub(super) fn wait_until(limit: Duration, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + limit;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not so within {limit:?}");
+        pause();
+    }
+}
+
+fn pause() {
+    std::thread::sleep(Duration::from_millis(100));
+}
+
+/// Fails unless nothing of ours is left on the engine.
+#[track_caller]
+pub(super) fn assert_nothing_left() {
+    let filter = ["--filter", "label=nightsweep.run"];
+    for list in [
+        &["ps", "-aq"][..],
+        &["network", "ls", "-q"],
+        &["volume", "ls", "-q"],
+    ] {
+        let arguments: Vec<&str> = list.iter().chain(&filter).copied().collect();
+        assert_eq!(docker(&arguments), "", "docker {list:?}");
+    }
+}

@@ -1,0 +1,221 @@
+//! Sweeps that go well, and what they leave in their folder.
+
+use std::path::Path;
+
+use super::{Phases, Testbed, assert_nothing_left, docker};
+
+const SHORT: Phases = Phases {
+    warm_up: 2,
+    latency: Some(4),
+    stress: 4,
+};
+
+#[test]
+fn a_sweep_measures_every_cell_and_leaves_evidence_and_charts() {
+    let testbed = Testbed::new();
+    testbed.matrix("cpus = [0.5, 1]\nweb = [4]", SHORT, "");
+    let ended = testbed.run(&["run"]).exits(0);
+    assert_nothing_left();
+
+    let rows = testbed.rows();
+    assert_eq!(rows.len(), 4, "two cells, two windows");
+    for row in &rows {
+        assert_eq!(row.text("verdict"), "valid", "{row:?}");
+        assert!(
+            row.text("flags").contains("too_few"),
+            "short windows say so: {row:?}"
+        );
+        assert_eq!(row.text("proof"), "kernel");
+        assert_eq!(row.text("target_path"), "direct");
+        assert_eq!(row.number("errors"), 0.0);
+        assert!(row.number("successes") > 100.0);
+        assert!(row.number("dead_time_s") > 0.0);
+        assert!(row.number("subject_cpu_cores") > 0.0);
+        // A quota is enforced per period; an eighth more is slack for edges read late.
+        assert!(
+            row.number("subject_cpu_cores") <= 1.125 * row.number("subject_cpu_limit_cores"),
+            "{row:?}"
+        );
+        assert!(row.number("svc_db_cpu_cores") > 0.0);
+        assert!(row.number("p50_ms") <= row.number("p99_ms"));
+    }
+    let capacity = |cpus: &str| {
+        rows.iter()
+            .find(|row| row.text("axis_cpus") == cpus && row.text("answers") == "capacity")
+            .map(|row| row.number("throughput_rps"))
+            .unwrap()
+    };
+    assert!(
+        capacity("1") > 1.2 * capacity("0.5"),
+        "1 CPU: {}, 0.5 CPU: {}",
+        capacity("1"),
+        capacity("0.5")
+    );
+
+    let folder = testbed.run_folder();
+    let manifest: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(folder.join("run.json")).unwrap()).unwrap();
+    assert!(
+        manifest["versions"]["db"]
+            .as_str()
+            .unwrap()
+            .contains("PostgreSQL"),
+        "{}",
+        manifest["versions"]
+    );
+    assert!(
+        manifest["images"]["nightsweep/testbed:local"]["digest"]
+            .as_str()
+            .unwrap()
+            .starts_with("sha256:")
+    );
+    assert_eq!(
+        std::fs::read_dir(folder.join("histograms"))
+            .unwrap()
+            .count(),
+        4
+    );
+    assert_eq!(
+        std::fs::read_dir(folder.join("logs")).unwrap().count(),
+        0,
+        "valid trials keep no logs"
+    );
+    assert!(ended.stdout.contains("best measured"), "{}", ended.stdout);
+
+    redrawn_charts_are_the_same(&testbed, &folder);
+}
+
+/// `report` needs the files alone: no engine, and the same bytes come out.
+fn redrawn_charts_are_the_same(testbed: &Testbed, folder: &Path) {
+    let charts = testbed
+        .sandbox
+        .path()
+        .join("charts")
+        .join(folder.file_name().unwrap());
+    let read = |charts: &Path| {
+        let mut files: Vec<(String, Vec<u8>)> = std::fs::read_dir(charts)
+            .unwrap()
+            .map(|entry| {
+                let path = entry.unwrap().path();
+                (
+                    path.file_name().unwrap().to_string_lossy().into_owned(),
+                    std::fs::read(&path).unwrap(),
+                )
+            })
+            .collect();
+        files.sort();
+        files
+    };
+    let first = read(&charts);
+    assert!(
+        first
+            .iter()
+            .any(|(name, _)| name == "heatmap-throughput.png")
+    );
+    std::fs::remove_dir_all(&charts).unwrap();
+    let output = testbed
+        .sandbox
+        .command(&["report", "latest"])
+        .env("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+        .output()
+        .unwrap();
+    crate::support::Ended::of(output).exits(0);
+    assert!(first == read(&charts), "redrawn charts differ");
+}
+
+#[test]
+fn secrets_of_the_environment_are_in_no_file() {
+    let testbed = Testbed::new();
+    let stack = "[override.services.app.environment]\nAPI_TOKEN = \"${NIGHTSWEEP_TEST_TOKEN}\"\nLEAK = \"${NIGHTSWEEP_TEST_TOKEN}-in-a-word\"\n";
+    // A trial that fails keeps logs and says words, so every kind of file is there.
+    let never = "NEVER_READY = \"true\"\n";
+    testbed.matrix(
+        "cpus = [1]\nweb = [2]",
+        Phases {
+            warm_up: 1,
+            latency: None,
+            stress: 2,
+        },
+        &format!("\n{stack}{never}"),
+    );
+    let text = std::fs::read_to_string(testbed.sandbox.path().join("matrix.toml")).unwrap();
+    testbed.sandbox.write(
+        "matrix.toml",
+        &text.replace("ready_timeout = \"60s\"", "ready_timeout = \"8s\""),
+    );
+    let secret = "xK9-tell-nobody";
+    let output = testbed
+        .command(&["run"])
+        .env("NIGHTSWEEP_TEST_TOKEN", secret)
+        .output()
+        .unwrap();
+    let ended = crate::support::Ended::of(output).exits(4);
+    assert_nothing_left();
+    assert!(!ended.stdout.contains(secret) && !ended.stderr.contains(secret));
+
+    let manifest = std::fs::read_to_string(testbed.run_folder().join("run.json")).unwrap();
+    assert!(
+        manifest.contains("secret:"),
+        "the manifest says that a value was there"
+    );
+    let mut files = vec![
+        testbed.sandbox.path().join("results"),
+        testbed.sandbox.path().join("charts"),
+    ];
+    let mut n_files = 0;
+    while let Some(path) = files.pop() {
+        if path.is_dir() {
+            files.extend(
+                std::fs::read_dir(path)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path()),
+            );
+        } else if path.exists() {
+            let bytes = std::fs::read(&path).unwrap();
+            assert!(
+                !bytes
+                    .windows(secret.len())
+                    .any(|window| window == secret.as_bytes()),
+                "{}",
+                path.display()
+            );
+            n_files += 1;
+        }
+    }
+    assert!(n_files > 4);
+}
+
+#[test]
+fn two_sweeps_and_a_bystander_do_not_disturb_each_other() {
+    let testbed = Testbed::new();
+    testbed.matrix(
+        "cpus = [0.5]\nweb = [2]",
+        Phases {
+            warm_up: 1,
+            latency: None,
+            stress: 2,
+        },
+        "",
+    );
+    let bystander = docker(&["volume", "create", "nightsweep-test-bystander"]);
+    let other = crate::support::Sandbox::new();
+    other.write(
+        "matrix.toml",
+        &std::fs::read_to_string(testbed.sandbox.path().join("matrix.toml")).unwrap(),
+    );
+    let image = format!("POSTGRES_IMAGE={}", super::postgres_image());
+    let second = other
+        .command(&["run", "--set", &image])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    testbed.run(&["run"]).exits(0);
+    crate::support::Ended::of(second.wait_with_output().unwrap()).exits(0);
+    assert_nothing_left();
+    assert_eq!(
+        docker(&["volume", "rm", &bystander]),
+        bystander,
+        "it was still there"
+    );
+}

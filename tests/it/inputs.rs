@@ -1,0 +1,237 @@
+//! What a user types wrong, and what comes back; nothing is started.
+
+use crate::support::{Sandbox, repository};
+
+const COMPOSE: &str = "\
+services:
+  app:
+    image: app:1
+    cpus: ${cpus:-2}
+    environment:
+      THREADS: ${threads}
+";
+
+const WORKLOAD: &str = r#"
+[[step]]
+name = "home"
+method = "GET"
+path = "/"
+"#;
+
+const MATRIX: &str = r#"format = 1
+
+[sweep]
+name = "small"
+stack = ["compose.yaml"]
+subject = "app"
+tier = "cpus"
+
+[axes]
+cpus = [0.5, 1]
+web = [1, 2]
+
+[derived]
+threads = "max(1, round(cpus * web))"
+
+[load]
+workload = "workload.toml"
+target = "http://app:8080"
+
+[[phase]]
+name = "stress"
+window = true
+answers = "capacity"
+closed = { users = 4 }
+duration = "5s"
+"#;
+
+fn sandbox(matrix: &str) -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write("compose.yaml", COMPOSE);
+    sandbox.write("workload.toml", WORKLOAD);
+    sandbox.write("matrix.toml", matrix);
+    sandbox
+}
+
+#[test]
+fn a_sound_sweep_has_no_problems() {
+    let ended = sandbox(MATRIX).run(&["check"]).exits(0);
+    insta::assert_snapshot!(ended.stdout.trim(), @"");
+}
+
+#[test]
+fn eight_mistakes_get_eight_messages_with_their_places() {
+    let wrong = MATRIX
+        .replace("format = 1", "format = 9")
+        .replace("subject = \"app\"", "subjct = \"app\"")
+        .replace("tier = \"cpus\"", "tier = \"cpu\"")
+        .replace("web = [1, 2]", "web = []")
+        .replace("round(cpus * web)", "rond(cpus * wb)")
+        .replace("http://app:8080", "ftp://app:8080")
+        .replace("users = 4", "users = 0")
+        .replace("\"5s\"", "\"5 parsecs\"");
+    let ended = sandbox(&wrong).run(&["check"]).exits(2);
+    let problems: Vec<&str> = ended
+        .stderr
+        .lines()
+        .filter(|line| line.starts_with("matrix.toml:"))
+        .collect();
+    assert!(problems.len() >= 8, "{}", ended.stderr);
+    for problem in &problems {
+        let mut parts = problem.split(':');
+        assert_eq!(parts.next(), Some("matrix.toml"));
+        for part in [parts.next(), parts.next()] {
+            assert!(
+                part.is_some_and(|number| number.parse::<u32>().is_ok()),
+                "{problem}"
+            );
+        }
+    }
+    insta::assert_snapshot!(ended.stderr.trim(), @"");
+}
+
+#[test]
+fn problems_between_files_name_both_sides() {
+    let sandbox = sandbox(
+        &MATRIX
+            .replace("subject = \"app\"", "subject = \"ap\"")
+            .replace("http://app", "http://web"),
+    );
+    sandbox.write(
+        "workload.toml",
+        &WORKLOAD.replace(
+            "path = \"/\"",
+            "path = \"/${thread}/${env.NIGHTSWEEP_NOT_SET}\"",
+        ),
+    );
+    let ended = sandbox.run(&["check"]).exits(2);
+    insta::assert_snapshot!(ended.stderr.trim(), @"");
+}
+
+#[test]
+fn an_axis_that_reaches_nothing_is_an_error() {
+    let ended = sandbox(&MATRIX.replace("round(cpus * web)", "round(cpus * 2)"))
+        .run(&["plan"])
+        .exits(2);
+    insta::assert_snapshot!(ended.stderr.trim(), @"");
+}
+
+#[test]
+fn a_writable_bind_mount_is_refused_by_name_wherever_it_stands() {
+    let sandbox = sandbox(MATRIX);
+    sandbox.write("data/keep.txt", "the user's own");
+    sandbox.write(
+        "compose.yaml",
+        &format!("{COMPOSE}    volumes:\n      - ./data:/var/lib/data\n"),
+    );
+    for command in ["check", "plan", "run"] {
+        let ended = sandbox.run(&[command]).exits(2);
+        assert!(ended.stderr.contains("compose.yaml:8:"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("writable_mount"), "{}", ended.stderr);
+    }
+    sandbox.write(
+        "compose.yaml",
+        &format!("{COMPOSE}    volumes:\n      - ./data:/var/lib/data:ro\n"),
+    );
+    sandbox.run(&["check"]).exits(0);
+}
+
+#[test]
+fn a_missing_matrix_says_what_to_do() {
+    let ended = Sandbox::new().run(&["plan"]).exits(2);
+    insta::assert_snapshot!(ended.stderr.trim(), @"");
+}
+
+#[test]
+fn a_missing_socket_is_an_environment_error_with_a_hint() {
+    let sandbox = sandbox(MATRIX);
+    let output = sandbox
+        .command(&["run"])
+        .env("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+        .output()
+        .unwrap();
+    let ended = crate::support::Ended::of(output).exits(3);
+    assert!(
+        ended.stderr.contains("/nonexistent/docker.sock"),
+        "{}",
+        ended.stderr
+    );
+    assert!(ended.stderr.contains("hint:"), "{}", ended.stderr);
+    assert!(
+        !sandbox.path().join("results").exists(),
+        "nothing may be written before the engine answers"
+    );
+}
+
+#[test]
+fn the_reference_matrix_has_its_eighty_cells() {
+    let sandbox = Sandbox::new();
+    let matrix = repository().join("matrix.toml");
+    let ended = sandbox
+        .run(&["plan", matrix.to_str().unwrap(), "--json"])
+        .exits(0);
+    let plan: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    let cells = plan["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 80);
+    for (cpus, web, db, threads, pool) in [
+        (2.0, 1.5, 1.5, 3, 4),
+        (2.0, 2.5, 2.5, 5, 12),
+        (6.0, 1.5, 2.5, 9, 22),
+        (6.0, 2.5, 1.5, 15, 22),
+    ] {
+        let cell = cells
+            .iter()
+            .find(|cell| {
+                let axis = |name: &str| cell["axes"][name].as_f64().unwrap();
+                axis("cpus") == cpus && axis("web") == web && axis("db") == db
+            })
+            .unwrap();
+        assert_eq!(cell["derived"]["web_threads"], threads);
+        assert_eq!(cell["derived"]["db_pool"], pool);
+    }
+}
+
+#[test]
+fn the_vendor_stack_passes_its_check() {
+    let sandbox = Sandbox::new();
+    let matrix = repository().join("compose/aidbox/matrix.toml");
+    let output = sandbox
+        .command(&["check", matrix.to_str().unwrap()])
+        .env("AIDBOX_LICENSE", "not-a-licence")
+        .env("AIDBOX_CLIENT_SECRET", "secret")
+        .output()
+        .unwrap();
+    crate::support::Ended::of(output).exits(0);
+}
+
+#[test]
+fn the_demo_passes_its_check() {
+    let matrix = repository().join("compose/testbed/demo.toml");
+    Sandbox::new()
+        .run(&["check", matrix.to_str().unwrap()])
+        .exits(0);
+}
+
+#[test]
+fn init_writes_a_starter_that_passes_its_own_check() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "compose.yaml",
+        "services:\n  web:\n    image: web:1\n    ports: ['8080:80']\n    depends_on: [db]\n  db:\n    image: postgres:17\n",
+    );
+    let ended = sandbox.run(&["init"]).exits(0);
+    assert_eq!(ended.stdout.lines().count(), 2);
+    let ended = sandbox.run(&["check"]);
+    // What the starter cannot know is marked; everything else must be right.
+    assert!(
+        ended.code == 0 || ended.stderr.contains("reaches"),
+        "{}",
+        ended.stderr
+    );
+    let again = sandbox.run(&["init"]).exits(2);
+    assert!(
+        again.stderr.contains("nothing was written"),
+        "{}",
+        again.stderr
+    );
+}
