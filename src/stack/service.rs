@@ -73,6 +73,22 @@ const READ: [&str; 47] = [
     "configs",
 ];
 
+/// Keys that may stand without a value: they are lists, maps, or clear the image's own.
+const NULLABLE: [&str; 12] = [
+    "command",
+    "entrypoint",
+    "environment",
+    "env_file",
+    "depends_on",
+    "links",
+    "healthcheck",
+    "volumes",
+    "networks",
+    "deploy",
+    "labels",
+    "build",
+];
+
 /// Keys with a stated rule. An empty rule needs no words: nothing changes by it.
 const RULED: [(&str, &str); 7] = [
     (
@@ -244,7 +260,13 @@ impl<'a> ServiceReader<'a> {
     fn check_all_keys(&mut self, root: &Field<'_>) {
         for field in root.entries(&mut self.notes) {
             let key = field.key();
-            if READ.contains(&key) || key.starts_with("x-") {
+            if key.starts_with("x-") {
+                continue;
+            }
+            if READ.contains(&key) {
+                if field.node.is_null() && !NULLABLE.contains(&key) {
+                    field.no_value(&mut self.notes);
+                }
                 continue;
             }
             if let Some((_, rule)) = RULED.iter().find(|(ruled, _)| *ruled == key) {
