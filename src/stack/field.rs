@@ -7,9 +7,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::node::{Mark, Node, Scalar, Value};
 use super::notes::Notes;
 use super::typing;
-use super::yaml::{Mark, Node, Scalar, Value};
 use crate::problem::{Location, nearest};
 use crate::units;
 

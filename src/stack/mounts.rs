@@ -7,7 +7,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use super::field::Field;
-use super::files::absolute;
+use super::file_reader::absolute;
 use super::model::{Mount, MountSource};
 use super::notes::Notes;
 use super::service::ServiceReader;

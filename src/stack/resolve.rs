@@ -16,11 +16,11 @@ use super::files::ComposeFiles;
 use super::model::{Service, Stack, Volume};
 use super::mounts;
 use super::networks;
+use super::node::Node;
 use super::notes::Notes;
 use super::service::{ServiceReader, Used};
 use super::start::{self, Candidate};
 use super::template::Lookup;
-use super::yaml::Node;
 use crate::problem::Problems;
 
 /// What one resolving is given.

@@ -12,10 +12,10 @@ use indexmap::{IndexMap, IndexSet};
 use super::assemble::Element;
 use super::field::Field;
 use super::model::{Dependency, Service};
+use super::node::Node;
 use super::notes::Notes;
 use super::resolve::Elements;
 use super::variables::Variables;
-use super::yaml::Node;
 use super::{dependencies, environment, limits, mounts, networks, process};
 
 /// Said of everything that would heal a crash.
@@ -208,7 +208,7 @@ impl<'a> ServiceReader<'a> {
     pub(super) fn is_shared_path(&self, path: &Path) -> bool {
         self.shared.iter().any(|shared| {
             let is_path = shared.contains('/') || shared.starts_with(['.', '~']);
-            is_path && path.starts_with(super::files::absolute(&self.folder.join(shared)))
+            is_path && path.starts_with(super::file_reader::absolute(&self.folder.join(shared)))
         })
     }
 

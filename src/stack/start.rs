@@ -6,8 +6,8 @@ use indexmap::{IndexMap, IndexSet};
 
 use super::files::near_service;
 use super::model::{Condition, Dependency, Service};
+use super::node::{Node, Value};
 use super::notes::Notes;
-use super::yaml::{Node, Value};
 use crate::problem::Location;
 
 /// A service of the files, read but not yet known to be started.

@@ -1,6 +1,7 @@
 //! The dialect of `.env`, line by line.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use proptest::prelude::*;
 
@@ -78,7 +79,7 @@ fn every_bad_line_is_named() {
 fn doubling_values_do_not_fill_memory() {
     let mut text = "A0=xxxxxxxxxxxxxxxx\n".to_owned();
     for level in 1..60 {
-        text += &format!("A{level}=$A{0}$A{0}\n", level - 1);
+        writeln!(text, "A{level}=$A{0}$A{0}", level - 1).unwrap();
     }
     let file = DotEnv::parse(Path::new(".env"), &text).unwrap();
     let mut notes = Notes::default();

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::stack::yaml::{self, Source};
+use crate::stack::node::Source;
+use crate::stack::yaml;
 
 fn tree(text: &str) -> Arc<Node> {
     let source = Arc::new(Source {
@@ -39,6 +40,7 @@ fn merged(earlier: &str, later: &str) -> (String, Vec<String>) {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table")]
 fn services_merge_as_compose_merges_them() {
     for (earlier, later, expected) in [
         ("{image: a}", "{image: b}", "{image:b}"),

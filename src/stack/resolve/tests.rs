@@ -3,6 +3,7 @@
 mod keys;
 mod started;
 mod values;
+mod volumes;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,6 +12,13 @@ use indexmap::IndexMap;
 use tempfile::TempDir;
 
 use super::*;
+
+/// Lines as they stand below the name of a service.
+pub(super) fn indented(lines: &str) -> String {
+    lines
+        .lines()
+        .fold(String::new(), |text, line| text + "    " + line + "\n")
+}
 
 /// Files in a folder of their own, and the arguments of one resolving.
 pub(super) struct Case {
@@ -40,10 +48,10 @@ impl Case {
 
     /// One service called app, given as the lines below its name.
     pub(super) fn app(lines: &str) -> Self {
-        let indented: String = lines.lines().map(|line| format!("    {line}\n")).collect();
-        Self::new(&format!("services:\n  app:\n{indented}"))
+        Self::new(&format!("services:\n  app:\n{}", indented(lines)))
     }
 
+    /// One more Compose file, merged over the earlier ones.
     pub(super) fn compose(mut self, name: &str, text: &str) -> Self {
         self.compose.push(self.folder.path().join(name));
         self.file(name, text)

@@ -1,5 +1,7 @@
 //! What is started, in which files it is found, and what may be broken.
 
+use std::fmt::Write as _;
+
 use super::*;
 use crate::stack::Condition;
 
@@ -88,7 +90,12 @@ fn a_circle_is_named() {
 fn a_long_chain_of_services_is_no_danger() {
     let mut text = "services:\n  s0: {image: a}\n".to_owned();
     for index in 1..2_000 {
-        text += &format!("  s{index}: {{image: a, depends_on: [s{}]}}\n", index - 1);
+        writeln!(
+            text,
+            "  s{index}: {{image: a, depends_on: [s{}]}}",
+            index - 1
+        )
+        .unwrap();
     }
     let stack = Case::new(&text).roots(&["s1999"]).stack();
     assert_eq!(stack.services.len(), 2_000);
