@@ -18,6 +18,10 @@ use crate::problem::{Location, Problem, nearest};
 /// `include` and `extends` may lead through this many files in a row.
 const LONGEST_CHAIN: usize = 16;
 
+/// Most `include` entries of all files; a file that includes itself twice would
+/// otherwise be read 65,536 times before its chain is too long.
+const MOST_INCLUDES: usize = 200;
+
 /// The keys at the top of a Compose file.
 const SECTIONS: [&str; 8] = [
     "version", "name", "services", "networks", "volumes", "secrets", "configs", "include",
@@ -32,6 +36,7 @@ pub(super) struct FileReader {
     pub(super) extended: IndexMap<PathBuf, Layer>,
     /// What is wrong.
     pub(super) problems: Vec<Problem>,
+    n_includes: usize,
 }
 
 impl FileReader {
@@ -128,7 +133,8 @@ impl FileReader {
             );
             return Vec::new();
         };
-        if depth >= LONGEST_CHAIN {
+        self.n_includes += items.len();
+        if depth >= LONGEST_CHAIN || self.n_includes > MOST_INCLUDES {
             self.problem(
                 include,
                 "include: files include each other without end".to_owned(),

@@ -407,6 +407,12 @@ fn grant(reader: &mut ServiceReader<'_>, section: &str, field: &Field<'_>) -> Op
     };
     let written = file.filled_text(&mut reader.notes)?;
     let path = super::mounts::host_path(reader, &file, &written)?;
+    // A device would be read without end.
+    if !path.is_file() {
+        let message = format!("`{}` is not a file of this host", path.display());
+        file.problem(&mut reader.notes, message);
+        return None;
+    }
     match fs_err::read(&path) {
         Ok(content) if section == "secrets" => {
             let text = String::from_utf8_lossy(&content).trim().to_owned();

@@ -5,6 +5,7 @@
 //! started is a warning.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use indexmap::{IndexMap, IndexSet};
@@ -13,7 +14,7 @@ use super::assemble::Assembly;
 use super::dependencies::{self, Link};
 use super::field::Field;
 use super::files::ComposeFiles;
-use super::model::{Service, Stack, Volume};
+use super::model::{Network, Service, Stack, Volume};
 use super::mounts;
 use super::networks;
 use super::node::Node;
@@ -21,7 +22,7 @@ use super::notes::Notes;
 use super::service::{ServiceReader, Used};
 use super::start::{self, Candidate};
 use super::template::Lookup;
-use crate::problem::Problems;
+use crate::problem::{Location, Problem, Problems};
 
 /// What one resolving is given.
 #[derive(Debug, Clone, Copy)]
@@ -34,8 +35,8 @@ pub struct ResolveRequest<'a> {
     pub roots: &'a [String],
     /// Profiles that are on; their services are started too. `*` is all.
     pub profiles: &'a [String],
-    /// Paths and volumes that may be written to: as written in the file, absolute,
-    /// or relative to the folder of the first Compose file.
+    /// What may be written to: volumes by name, and paths with all that is below
+    /// them, absolute, from `~/`, or from the folder of the first Compose file (`./`).
     pub shared: &'a [String],
 }
 
@@ -142,7 +143,7 @@ impl ComposeFiles {
         add_elements(&mut stack, elements, &used, &mut notes);
         stack.warnings = notes.sentences();
         if !notes.problems.is_empty() {
-            return Err(Problems(distinct(notes.problems)));
+            return Err(Problems(in_order(notes.problems)));
         }
         Ok(Resolution {
             stack,
@@ -224,7 +225,7 @@ fn note_not_started(name: &str, found: Notes, notes: &mut Notes) {
 fn add_links(
     services: &mut IndexMap<String, Service>,
     links: &[(String, Vec<Link>)],
-    place: &crate::problem::Location,
+    place: &Location,
     notes: &mut Notes,
 ) {
     let mut meanings: IndexMap<&str, &str> = IndexMap::new();
@@ -278,7 +279,7 @@ fn add_elements(stack: &mut Stack, elements: Elements<'_>, used: &Used, notes: &
                 notes.absorb(found);
                 networks::element(name, &node, notes)
             }
-            None => super::model::Network::default(),
+            None => Network::default(),
         };
         stack.networks.insert(name.to_owned(), network);
     }
@@ -342,13 +343,14 @@ fn volume(name: &str, node: &Arc<Node>, notes: &mut Notes) -> Volume {
     volume
 }
 
-/// The problems without repeats, in the order they were found.
-fn distinct(problems: Vec<crate::problem::Problem>) -> Vec<crate::problem::Problem> {
-    let mut seen = BTreeSet::new();
-    problems
-        .into_iter()
-        .filter(|problem| seen.insert(problem.clone()))
-        .collect()
+/// The problems without repeats, file by file from top to bottom.
+fn in_order(problems: Vec<Problem>) -> Vec<Problem> {
+    let mut by_file: IndexMap<PathBuf, BTreeSet<Problem>> = IndexMap::new();
+    for problem in problems {
+        let file = by_file.entry(problem.location.file.clone()).or_default();
+        file.insert(problem);
+    }
+    by_file.into_values().flatten().collect()
 }
 
 #[cfg(test)]

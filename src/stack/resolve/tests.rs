@@ -89,6 +89,13 @@ impl Case {
         self
     }
 
+    /// The same files with another list of what is shared.
+    pub(super) fn shared_now(&mut self, shared: &[&str], home: &str) -> &Self {
+        self.shared = shared.iter().map(ToString::to_string).collect();
+        self.environment.insert("HOME".into(), home.into());
+        self
+    }
+
     pub(super) fn path(&self) -> &std::path::Path {
         self.folder.path()
     }

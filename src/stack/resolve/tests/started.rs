@@ -71,6 +71,25 @@ fn a_dependency_that_is_off_is_an_error_unless_it_is_not_required() {
 }
 
 #[test]
+fn a_link_to_nothing_is_named_as_a_link() {
+    assert_eq!(
+        Case::app("image: a\ndepends_on: []\nlinks: ['b:c']").problems(),
+        [
+            "compose.yaml:5:13: services.app.links.b: there is no such service\n  hint: the services are: app"
+        ]
+    );
+}
+
+#[test]
+fn names_that_no_container_can_have_are_refused() {
+    let problems = Case::new("services:\n  'a b': {image: x}\n").problems();
+    assert!(
+        problems[0].contains("services.a b: the name may have letters"),
+        "{problems:?}"
+    );
+}
+
+#[test]
 fn a_circle_is_named() {
     let case = Case::new(
         "services:\n  x: {image: a, depends_on: [a]}\n  a: {image: a, depends_on: [b]}\n  b: {image: a, depends_on: [c]}\n  c: {image: a, links: [a]}\n",
@@ -204,6 +223,8 @@ fn included_files_bring_their_services_folder_and_dotenv() {
         .file("b.yaml", "services:\n  app: {image: b}\n");
     assert!(case.problems()[0].contains("an included file has this service too"));
     let case = Case::new("include: [compose.yaml]\nservices:\n  app: {image: a}\n");
+    assert!(case.problems()[0].contains("include each other without end"));
+    let case = Case::new("include: [compose.yaml, compose.yaml]\nservices:\n  app: {image: a}\n");
     assert!(case.problems()[0].contains("include each other without end"));
 }
 
