@@ -4,10 +4,10 @@
 //! process environment, which is an argument. Nothing in a file is ignored
 //! silently: a key is supported, changed by a rule that is said, or refused.
 //!
-//! The way of a file: [`yaml`] (text to a tree of [`node`]s) and [`dotenv`], read
-//! once by [`file_reader`] into [`files`]; then per cell [`assemble`] ([`variables`] put in by
-//! [`template`], files put together by [`merge`]), [`service`] and its readers,
-//! and [`start`] (what is started); [`resolve`] leads through it.
+//! The way of a file: `yaml` (text to a tree of `node`s) and `dotenv`, read
+//! once by `file_reader` into `files`; then per cell `assemble` (`variables` put in by
+//! `template`, files put together by `merge`), `service` and its readers,
+//! and `start` (what is started); `resolve` leads through it.
 
 mod assemble;
 mod dependencies;

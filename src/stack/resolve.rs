@@ -229,15 +229,13 @@ fn add_links(
     notes: &mut Notes,
 ) {
     let mut meanings: IndexMap<&str, &str> = IndexMap::new();
-    for (from, link) in links
+    let all = links
         .iter()
-        .flat_map(|(from, links)| links.iter().map(move |link| (from, link)))
-    {
-        if link.alias == link.service {
-            continue;
-        }
+        .flat_map(|(from, links)| links.iter().map(move |link| (from, link)));
+    for (from, link) in all {
         let meaning = *meanings.entry(&link.alias).or_insert(&link.service);
-        if meaning != link.service || services.contains_key(&link.alias) {
+        let is_other_service = link.alias != link.service && services.contains_key(&link.alias);
+        if meaning != link.service || is_other_service {
             notes.problem(
                 place.clone(),
                 format!(
@@ -247,21 +245,30 @@ fn add_links(
             );
             continue;
         }
-        let Some(shared) = services
-            .get(from)
-            .map(|service| service.networks.keys().cloned().collect::<Vec<String>>())
-        else {
+        let Some(own) = services.get(from).map(|service| service.networks.clone()) else {
             continue;
         };
+        // That there is no such service was said with the dependencies.
         let Some(target) = services.get_mut(&link.service) else {
             continue;
         };
-        for network in shared {
-            if let Some(attachment) = target.networks.get_mut(&network)
-                && !attachment.aliases.contains(&link.alias)
-            {
-                attachment.aliases.push(link.alias.clone());
+        let mut is_reachable = false;
+        for (network, attachment) in &mut target.networks {
+            if own.contains_key(network) {
+                is_reachable = true;
+                if !attachment.aliases.contains(&link.alias) {
+                    attachment.aliases.push(link.alias.clone());
+                }
             }
+        }
+        if !is_reachable {
+            notes.problem(
+                place.clone(),
+                format!(
+                    "services.{from}.links: `{}` is on none of the networks of `{from}`",
+                    link.service
+                ),
+            );
         }
     }
 }

@@ -258,6 +258,10 @@ fn networks_that_cannot_be_are_refused() {
             "did you mean `aliases`?",
         ),
         ("links: ['db:app']", "would name two services"),
+        (
+            "links: [db]\nnetwork_mode: none",
+            "`db` is on none of the networks of `app`",
+        ),
     ] {
         let indented = indented(lines);
         let problems = Case::new(&format!(
