@@ -11,10 +11,10 @@ use indexmap::IndexMap;
 
 use super::files::{ComposeFiles, Layer, Project, near_service};
 use super::merge;
+use super::node::{Map, Node, Tag, Value};
 use super::notes::Notes;
 use super::resolve::ResolveRequest;
 use super::variables::{Variables, interpolate};
-use super::yaml::{Map, Node, Tag, Value};
 
 /// Limits that exist in two places: at the service and under `deploy`.
 pub(super) const TWIN_LIMITS: [(&str, &str); 3] = [

@@ -7,9 +7,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::node::{Mark, Node, Scalar, Value};
 use super::notes::Notes;
 use super::typing;
-use super::yaml::{Mark, Node, Scalar, Value};
 use crate::problem::{Location, nearest};
 use crate::units;
 
@@ -168,10 +168,24 @@ impl<'a> Field<'a> {
     pub(super) fn check_keys(&'a self, allowed: &[&str], notes: &mut Notes) {
         for field in self.entries(notes) {
             let key = field.key();
-            if !allowed.contains(&key) && !key.starts_with("x-") {
+            if key.starts_with("x-") {
+                continue;
+            }
+            if !allowed.contains(&key) {
                 field.unknown(allowed, notes);
+            } else if field.node.is_null() {
+                field.no_value(notes);
             }
         }
+    }
+
+    /// Notes that a key that needs a value has none.
+    pub(super) fn no_value(&self, notes: &mut Notes) {
+        self.problem_with_hint(
+            notes,
+            "has no value",
+            "give it one or remove the key; in a later file `!reset null` takes it away",
+        );
     }
 
     /// Notes that the key does not exist, with the nearest that does.

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 
 use super::mounts;
+use super::node::{Entry, Map, Mark, Node, Tag, Value};
 use super::notes::Notes;
-use super::yaml::{Entry, Map, Mark, Node, Tag, Value};
 
 /// How two values of one key meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,10 +5,12 @@
 
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::field::Field;
-use super::files::absolute;
+use super::file_reader::absolute;
 use super::model::{Mount, MountSource};
+use super::node::Node;
 use super::notes::Notes;
 use super::service::ServiceReader;
 use super::typing;
@@ -386,16 +388,16 @@ fn check_volume(
 /// What a volume stands for outside the stack: an external name, or the device
 /// of driver options that mount something of the host's or the network's.
 pub(super) fn outside_name(volume: &Field<'_>, name: &str) -> Option<String> {
+    let text = |node: &Arc<Node>| node.as_text().map(str::to_owned);
     if is_external(volume) {
-        let given = volume
-            .get("name")
-            .and_then(|field| field.node.as_text().map(str::to_owned));
-        return Some(given.unwrap_or_else(|| name.to_owned()));
+        let in_old_form = volume.node.get("external").and_then(|old| old.get("name"));
+        let given = volume.node.get("name").or(in_old_form);
+        return Some(given.and_then(text).unwrap_or_else(|| name.to_owned()));
     }
-    let options = volume.get("driver_opts")?;
-    let kind = options.get("type")?.node.as_text().map(str::to_owned)?;
-    let device = options.get("device")?.node.as_text().map(str::to_owned)?;
-    (kind != "tmpfs").then_some(device)
+    let options = volume.node.get("driver_opts")?;
+    let is_memory = options.get("type").and_then(text).as_deref() == Some("tmpfs");
+    let device = options.get("device").and_then(text)?;
+    (!is_memory).then_some(device)
 }
 
 /// `external: true`, or the old map form.

@@ -12,9 +12,9 @@ use super::field::Field;
 use super::merge;
 use super::model::{Attachment, Network};
 use super::mounts;
+use super::node::Node;
 use super::notes::Notes;
 use super::service::ServiceReader;
-use super::yaml::Node;
 
 /// The network of services that name none.
 pub(super) const DEFAULT: &str = "default";

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::yaml::{Entry, Map, Mark, Node, Source};
+use super::node::{Entry, Map, Mark, Node, Source};
 use crate::problem::Location;
 use crate::scalar::Scalar;
 

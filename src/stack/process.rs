@@ -2,11 +2,16 @@
 //!
 //! Reads files of secrets and configs; everything else is pure.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
 use indexmap::IndexMap;
 
 use super::field::Field;
 use super::merge;
 use super::model::{Healthcheck, Mount, MountSource, Service};
+use super::mounts::host_path;
+use super::node::Node;
 use super::notes::Notes;
 use super::service::ServiceReader;
 use super::words;
@@ -352,34 +357,7 @@ pub(super) fn read_grants(reader: &mut ServiceReader<'_>, root: &Field<'_>, serv
 }
 
 fn grant(reader: &mut ServiceReader<'_>, section: &str, field: &Field<'_>) -> Option<Mount> {
-    let (source, target) = if field.node.as_map().is_some() {
-        field.check_keys(
-            &["source", "target", "uid", "gid", "mode"],
-            &mut reader.notes,
-        );
-        for owner in ["uid", "gid", "mode"]
-            .iter()
-            .filter_map(|key| field.get(key))
-        {
-            reader
-                .notes
-                .rule("the file keeps its own owner and mode", owner.to_string());
-        }
-        let mut text = |key| {
-            field
-                .get(key)
-                .and_then(|field: Field<'_>| field.filled_text(&mut reader.notes))
-        };
-        (text("source"), text("target"))
-    } else {
-        (field.filled_text(&mut reader.notes), None)
-    };
-    let Some(source) = source else {
-        if field.node.as_map().is_some() {
-            field.problem(&mut reader.notes, "has no `source`");
-        }
-        return None;
-    };
+    let (source, target) = grant_names(field, &mut reader.notes)?;
     let Some(node) = reader.grant(section, &source) else {
         field.problem_with_hint(
             &mut reader.notes,
@@ -388,8 +366,50 @@ fn grant(reader: &mut ServiceReader<'_>, section: &str, field: &Field<'_>) -> Op
         );
         return None;
     };
-    let top = Field::root(section, &node);
-    let definition = Field::child(&top, &source, &node.mark, &node);
+    let path = grant_file(reader, section, &source, &node)?;
+    let target = match (target, section) {
+        (Some(target), _) if target.starts_with('/') => target,
+        (target, "secrets") => format!("/run/secrets/{}", target.unwrap_or(source)),
+        (target, _) => format!("/{}", target.unwrap_or(source)),
+    };
+    Some(Mount {
+        target,
+        source: MountSource::Bind { source: path },
+        read_only: true,
+    })
+}
+
+/// Which secret or config it is, and where it is to be seen.
+fn grant_names(field: &Field<'_>, notes: &mut Notes) -> Option<(String, Option<String>)> {
+    if field.node.as_map().is_none() {
+        return Some((field.filled_text(notes)?, None));
+    }
+    field.check_keys(&["source", "target", "uid", "gid", "mode"], notes);
+    for owner in ["uid", "gid", "mode"]
+        .iter()
+        .filter_map(|key| field.get(key))
+    {
+        notes.rule("the file keeps its own owner and mode", owner.to_string());
+    }
+    let target = field
+        .get("target")
+        .and_then(|field| field.filled_text(notes));
+    let Some(source) = field.get("source") else {
+        field.problem(notes, "has no `source`");
+        return None;
+    };
+    Some((source.filled_text(notes)?, target))
+}
+
+/// The file behind a secret or config. What a secret says is noted, to be hidden.
+fn grant_file(
+    reader: &mut ServiceReader<'_>,
+    section: &str,
+    source: &str,
+    node: &Arc<Node>,
+) -> Option<PathBuf> {
+    let top = Field::root(section, node);
+    let definition = Field::child(&top, source, &node.mark, node);
     let known = [
         "file",
         "name",
@@ -406,7 +426,13 @@ fn grant(reader: &mut ServiceReader<'_>, section: &str, field: &Field<'_>) -> Op
         return None;
     };
     let written = file.filled_text(&mut reader.notes)?;
-    let path = super::mounts::host_path(reader, &file, &written)?;
+    let path = host_path(reader, &file, &written)?;
+    // A device would be read without end.
+    if !path.is_file() {
+        let message = format!("`{}` is not a file of this host", path.display());
+        file.problem(&mut reader.notes, message);
+        return None;
+    }
     match fs_err::read(&path) {
         Ok(content) if section == "secrets" => {
             let text = String::from_utf8_lossy(&content).trim().to_owned();
@@ -415,14 +441,5 @@ fn grant(reader: &mut ServiceReader<'_>, section: &str, field: &Field<'_>) -> Op
         Ok(_) => {}
         Err(error) => file.problem(&mut reader.notes, format_args!("cannot be read: {error}")),
     }
-    let target = match (target, section) {
-        (Some(target), _) if target.starts_with('/') => target,
-        (target, "secrets") => format!("/run/secrets/{}", target.unwrap_or(source)),
-        (target, _) => format!("/{}", target.unwrap_or(source)),
-    };
-    Some(Mount {
-        target,
-        source: MountSource::Bind { source: path },
-        read_only: true,
-    })
+    Some(path)
 }

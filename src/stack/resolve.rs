@@ -5,6 +5,7 @@
 //! started is a warning.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use indexmap::{IndexMap, IndexSet};
@@ -13,15 +14,15 @@ use super::assemble::Assembly;
 use super::dependencies::{self, Link};
 use super::field::Field;
 use super::files::ComposeFiles;
-use super::model::{Service, Stack, Volume};
+use super::model::{Network, Service, Stack, Volume};
 use super::mounts;
 use super::networks;
+use super::node::Node;
 use super::notes::Notes;
 use super::service::{ServiceReader, Used};
 use super::start::{self, Candidate};
 use super::template::Lookup;
-use super::yaml::Node;
-use crate::problem::Problems;
+use crate::problem::{Location, Problem, Problems};
 
 /// What one resolving is given.
 #[derive(Debug, Clone, Copy)]
@@ -34,8 +35,8 @@ pub struct ResolveRequest<'a> {
     pub roots: &'a [String],
     /// Profiles that are on; their services are started too. `*` is all.
     pub profiles: &'a [String],
-    /// Paths and volumes that may be written to: as written in the file, absolute,
-    /// or relative to the folder of the first Compose file.
+    /// What may be written to: volumes by name, and paths with all that is below
+    /// them, absolute, from `~/`, or from the folder of the first Compose file (`./`).
     pub shared: &'a [String],
 }
 
@@ -142,7 +143,7 @@ impl ComposeFiles {
         add_elements(&mut stack, elements, &used, &mut notes);
         stack.warnings = notes.sentences();
         if !notes.problems.is_empty() {
-            return Err(Problems(distinct(notes.problems)));
+            return Err(Problems(in_order(notes.problems)));
         }
         Ok(Resolution {
             stack,
@@ -224,19 +225,17 @@ fn note_not_started(name: &str, found: Notes, notes: &mut Notes) {
 fn add_links(
     services: &mut IndexMap<String, Service>,
     links: &[(String, Vec<Link>)],
-    place: &crate::problem::Location,
+    place: &Location,
     notes: &mut Notes,
 ) {
     let mut meanings: IndexMap<&str, &str> = IndexMap::new();
-    for (from, link) in links
+    let all = links
         .iter()
-        .flat_map(|(from, links)| links.iter().map(move |link| (from, link)))
-    {
-        if link.alias == link.service {
-            continue;
-        }
+        .flat_map(|(from, links)| links.iter().map(move |link| (from, link)));
+    for (from, link) in all {
         let meaning = *meanings.entry(&link.alias).or_insert(&link.service);
-        if meaning != link.service || services.contains_key(&link.alias) {
+        let is_other_service = link.alias != link.service && services.contains_key(&link.alias);
+        if meaning != link.service || is_other_service {
             notes.problem(
                 place.clone(),
                 format!(
@@ -246,21 +245,30 @@ fn add_links(
             );
             continue;
         }
-        let Some(shared) = services
-            .get(from)
-            .map(|service| service.networks.keys().cloned().collect::<Vec<String>>())
-        else {
+        let Some(own) = services.get(from).map(|service| service.networks.clone()) else {
             continue;
         };
+        // That there is no such service was said with the dependencies.
         let Some(target) = services.get_mut(&link.service) else {
             continue;
         };
-        for network in shared {
-            if let Some(attachment) = target.networks.get_mut(&network)
-                && !attachment.aliases.contains(&link.alias)
-            {
-                attachment.aliases.push(link.alias.clone());
+        let mut is_reachable = false;
+        for (network, attachment) in &mut target.networks {
+            if own.contains_key(network) {
+                is_reachable = true;
+                if !attachment.aliases.contains(&link.alias) {
+                    attachment.aliases.push(link.alias.clone());
+                }
             }
+        }
+        if !is_reachable {
+            notes.problem(
+                place.clone(),
+                format!(
+                    "services.{from}.links: `{}` is on none of the networks of `{from}`",
+                    link.service
+                ),
+            );
         }
     }
 }
@@ -278,7 +286,7 @@ fn add_elements(stack: &mut Stack, elements: Elements<'_>, used: &Used, notes: &
                 notes.absorb(found);
                 networks::element(name, &node, notes)
             }
-            None => super::model::Network::default(),
+            None => Network::default(),
         };
         stack.networks.insert(name.to_owned(), network);
     }
@@ -342,13 +350,14 @@ fn volume(name: &str, node: &Arc<Node>, notes: &mut Notes) -> Volume {
     volume
 }
 
-/// The problems without repeats, in the order they were found.
-fn distinct(problems: Vec<crate::problem::Problem>) -> Vec<crate::problem::Problem> {
-    let mut seen = BTreeSet::new();
-    problems
-        .into_iter()
-        .filter(|problem| seen.insert(problem.clone()))
-        .collect()
+/// The problems without repeats, file by file from top to bottom.
+fn in_order(problems: Vec<Problem>) -> Vec<Problem> {
+    let mut by_file: IndexMap<PathBuf, BTreeSet<Problem>> = IndexMap::new();
+    for problem in problems {
+        let file = by_file.entry(problem.location.file.clone()).or_default();
+        file.insert(problem);
+    }
+    by_file.into_values().flatten().collect()
 }
 
 #[cfg(test)]

@@ -11,11 +11,12 @@ use indexmap::{IndexMap, IndexSet};
 
 use super::assemble::Element;
 use super::field::Field;
+use super::file_reader::absolute;
 use super::model::{Dependency, Service};
+use super::node::Node;
 use super::notes::Notes;
 use super::resolve::Elements;
 use super::variables::Variables;
-use super::yaml::Node;
 use super::{dependencies, environment, limits, mounts, networks, process};
 
 /// Said of everything that would heal a crash.
@@ -71,6 +72,22 @@ const READ: [&str; 47] = [
     "platform",
     "secrets",
     "configs",
+];
+
+/// Keys that may stand without a value: they are lists, maps, or clear the image's own.
+const NULLABLE: [&str; 12] = [
+    "command",
+    "entrypoint",
+    "environment",
+    "env_file",
+    "depends_on",
+    "links",
+    "healthcheck",
+    "volumes",
+    "networks",
+    "deploy",
+    "labels",
+    "build",
 ];
 
 /// Keys with a stated rule. An empty rule needs no words: nothing changes by it.
@@ -191,8 +208,13 @@ impl<'a> ServiceReader<'a> {
     /// Whether the user listed this path as shared, or a folder above it.
     pub(super) fn is_shared_path(&self, path: &Path) -> bool {
         self.shared.iter().any(|shared| {
-            let is_path = shared.contains('/') || shared.starts_with(['.', '~']);
-            is_path && path.starts_with(super::files::absolute(&self.folder.join(shared)))
+            let listed = match (shared.strip_prefix("~/"), self.home()) {
+                (Some(below_home), Some(home)) => Path::new(home).join(below_home),
+                // A bare word is the name of a volume.
+                _ if !shared.contains('/') && !shared.starts_with('.') => return false,
+                _ => self.folder.join(shared),
+            };
+            path.starts_with(absolute(&listed))
         })
     }
 
@@ -226,6 +248,12 @@ impl<'a> ServiceReader<'a> {
         let services = Field::root("services", &element.node);
         let root = Field::child(&services, self.name, &element.node.mark, &element.node);
         self.check_all_keys(&root);
+        if !is_usable_name(self.name) {
+            root.problem(
+                &mut self.notes,
+                "the name may have letters, digits, `.`, `_` and `-` only",
+            );
+        }
         let depends_on: IndexMap<String, Dependency> = dependencies::read(&root, &mut self.notes);
         let mut service = Service {
             environment: environment::read(self, &root),
@@ -244,7 +272,13 @@ impl<'a> ServiceReader<'a> {
     fn check_all_keys(&mut self, root: &Field<'_>) {
         for field in root.entries(&mut self.notes) {
             let key = field.key();
-            if READ.contains(&key) || key.starts_with("x-") {
+            if key.starts_with("x-") {
+                continue;
+            }
+            if READ.contains(&key) {
+                if field.node.is_null() && !NULLABLE.contains(&key) {
+                    field.no_value(&mut self.notes);
+                }
                 continue;
             }
             if let Some((_, rule)) = RULED.iter().find(|(ruled, _)| *ruled == key) {
@@ -267,4 +301,10 @@ impl<'a> ServiceReader<'a> {
             }
         }
     }
+}
+
+/// Whether a service can have this name: it becomes part of container names and hosts.
+fn is_usable_name(name: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(fits)
 }

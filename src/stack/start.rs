@@ -6,8 +6,8 @@ use indexmap::{IndexMap, IndexSet};
 
 use super::files::near_service;
 use super::model::{Condition, Dependency, Service};
+use super::node::{Node, Value};
 use super::notes::Notes;
-use super::yaml::{Node, Value};
 use crate::problem::Location;
 
 /// A service of the files, read but not yet known to be started.
@@ -28,21 +28,22 @@ impl Candidate {
             .any(|profile| profiles.iter().any(|on| on == profile || on == "*"))
     }
 
-    /// Where the file says that it depends on another service.
-    fn dependency_place(&self, name: &str) -> Location {
-        let Some(depends_on) = self.node.get("depends_on") else {
-            return self.node.mark.location();
+    /// The key and the place where the file says that it depends on another service.
+    fn dependency_place(&self, name: &str) -> (&'static str, Location) {
+        let find = |key, is_it: fn(&str, &str) -> bool| {
+            let found = match &self.node.get(key)?.value {
+                Value::Map(entries) => entries.get(name).map(|entry| &entry.mark),
+                Value::List(items) => items
+                    .iter()
+                    .find(|item| item.as_text().is_some_and(|text| is_it(text, name)))
+                    .map(|item| &item.mark),
+                Value::Scalar(_) => None,
+            };
+            Some((key, found?.location()))
         };
-        match &depends_on.value {
-            Value::Map(entries) => entries.get(name).map(|entry| &entry.mark),
-            Value::List(items) => items
-                .iter()
-                .find(|item| item.as_text() == Some(name))
-                .map(|item| &item.mark),
-            Value::Scalar(_) => None,
-        }
-        .unwrap_or(&depends_on.mark)
-        .location()
+        find("depends_on", |text, name| text == name)
+            .or_else(|| find("links", |text, name| text.split(':').next() == Some(name)))
+            .unwrap_or_else(|| ("depends_on", self.node.mark.location()))
     }
 }
 
@@ -105,7 +106,8 @@ fn needed_by(
     let mut needed = Vec::new();
     let mut left_out = Vec::new();
     for (other, dependency) in &candidate.service.depends_on {
-        let path = format!("services.{name}.depends_on.{other}");
+        let (key, place) = candidate.dependency_place(other);
+        let path = format!("services.{name}.{key}.{other}");
         let missing = match candidates.get(other) {
             None => Some(("there is no such service", near(other, candidates))),
             Some(found) => {
@@ -121,7 +123,6 @@ fn needed_by(
         match missing {
             None => needed.push(other.clone()),
             Some((why, hint)) if dependency.required => {
-                let place = candidate.dependency_place(other);
                 notes.problem_with_hint(place, format!("{path}: {why}"), hint);
             }
             Some((why, _)) => {
@@ -180,7 +181,7 @@ pub(super) fn refuse_cycles(
             circle.push(next);
             if let Some(candidate) = candidates.get(circle[0]) {
                 notes.problem(
-                    candidate.dependency_place(circle[1]),
+                    candidate.dependency_place(circle[1]).1,
                     format!(
                         "services wait for each other in a circle: {}",
                         circle.join(" -> ")
@@ -216,7 +217,7 @@ pub(super) fn refuse_untested_health(
                 .is_some_and(|health| health.test.first().is_some_and(|word| word == "NONE"));
             if is_off {
                 notes.problem(
-                    candidate.dependency_place(other),
+                    candidate.dependency_place(other).1,
                     format!(
                         "services.{name}.depends_on.{other}: waits for a healthcheck that is turned off"
                     ),

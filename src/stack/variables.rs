@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
+use super::node::{Entry, Map, Node, Scalar, Value};
 use super::notes::Notes;
 use super::template::{Lookup, Origin, TemplateError};
-use super::yaml::{Entry, Map, Node, Scalar, Value};
 
 /// The name that Compose gives every file: the project it belongs to.
 const PROJECT_NAME: &str = "COMPOSE_PROJECT_NAME";

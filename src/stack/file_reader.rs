@@ -1,0 +1,303 @@
+//! Reading Compose files and the files they lead to.
+//!
+//! Follows `include` and `extends` to files, checks the top of each, and collects
+//! every problem. Opens files only; nothing is interpolated yet, so a variable in
+//! the path of a file is refused. Read next: [`super::files`].
+
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+
+use super::dotenv::DotEnv;
+use super::files::{Layer, Project};
+use super::node::{Map, Node, Source, Tag, Value};
+use super::yaml;
+use crate::problem::{Location, Problem, nearest};
+
+/// `include` and `extends` may lead through this many files in a row.
+const LONGEST_CHAIN: usize = 16;
+
+/// Most `include` entries of all files; a file that includes itself twice would
+/// otherwise be read 65,536 times before its chain is too long.
+const MOST_INCLUDES: usize = 200;
+
+/// The keys at the top of a Compose file.
+const SECTIONS: [&str; 8] = [
+    "version", "name", "services", "networks", "volumes", "secrets", "configs", "include",
+];
+
+/// Reads files and what they lead to.
+#[derive(Default)]
+pub(super) struct FileReader {
+    /// Compose files with their texts.
+    pub(super) texts: Vec<(PathBuf, String)>,
+    /// Files that `extends` refers to, by absolute path.
+    pub(super) extended: IndexMap<PathBuf, Layer>,
+    /// What is wrong.
+    pub(super) problems: Vec<Problem>,
+    n_includes: usize,
+}
+
+impl FileReader {
+    /// Reads files that are merged with each other.
+    pub(super) fn project(
+        &mut self,
+        paths: &[PathBuf],
+        folder: PathBuf,
+        dotenv: Vec<DotEnv>,
+        depth: usize,
+    ) -> Project {
+        let mut layers = Vec::new();
+        for path in paths {
+            for root in self.documents(path, &folder) {
+                let includes = self.includes(&root, depth);
+                let layer = Layer { root, includes };
+                self.read_extended(&layer, depth);
+                layers.push(layer);
+            }
+        }
+        Project {
+            folder,
+            layers,
+            dotenv,
+        }
+    }
+
+    /// The documents of one file, each checked to be a map of known sections.
+    fn documents(&mut self, path: &Path, folder: &Path) -> Vec<Arc<Node>> {
+        let text = match fs_err::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) => {
+                let message = format!("the Compose file cannot be read: {error}");
+                self.problems
+                    .push(Problem::new(Location::start_of(path), message));
+                return Vec::new();
+            }
+        };
+        let source = Arc::new(Source {
+            path: path.to_owned(),
+            folder: folder.to_owned(),
+        });
+        let documents = match yaml::parse(&source, &text) {
+            Ok(documents) => documents,
+            Err(problems) => {
+                self.problems.extend(problems);
+                Vec::new()
+            }
+        };
+        if !self.texts.iter().any(|(known, _)| known == path) {
+            self.texts.push((path.to_owned(), text));
+        }
+        let is_usable = |root: &Arc<Node>| check_top(root, &mut self.problems);
+        documents.into_iter().filter(is_usable).collect()
+    }
+
+    /// Reads the `.env` of a folder, where it has one.
+    pub(super) fn dotenv_beside(&mut self, folder: &Path) -> Vec<DotEnv> {
+        let path = folder.join(".env");
+        if path.is_file() {
+            self.dotenv(&path)
+        } else {
+            Vec::new()
+        }
+    }
+
+    fn dotenv(&mut self, path: &Path) -> Vec<DotEnv> {
+        let text = match fs_err::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) => {
+                let message = format!("the environment file cannot be read: {error}");
+                self.problems
+                    .push(Problem::new(Location::start_of(path), message));
+                return Vec::new();
+            }
+        };
+        match DotEnv::parse(path, &text) {
+            Ok(file) => vec![file],
+            Err(problems) => {
+                self.problems.extend(problems);
+                Vec::new()
+            }
+        }
+    }
+
+    fn includes(&mut self, root: &Arc<Node>, depth: usize) -> Vec<Project> {
+        let Some(include) = root.get("include").filter(|node| !node.is_null()) else {
+            return Vec::new();
+        };
+        let Value::List(items) = &include.value else {
+            self.problem(
+                include,
+                format!("include: must be a list, not {}", include.kind()),
+            );
+            return Vec::new();
+        };
+        self.n_includes += items.len();
+        if depth >= LONGEST_CHAIN || self.n_includes > MOST_INCLUDES {
+            self.problem(
+                include,
+                "include: files include each other without end".to_owned(),
+            );
+            return Vec::new();
+        }
+        let mut projects = Vec::new();
+        for item in items {
+            projects.extend(self.include(item, depth));
+        }
+        projects
+    }
+
+    fn include(&mut self, item: &Arc<Node>, depth: usize) -> Option<Project> {
+        if let Some(map) = item.as_map() {
+            for (key, entry) in map {
+                if !matches!(&**key, "path" | "project_directory" | "env_file") {
+                    let message = format!("include.{key}: there is no such key");
+                    self.problems
+                        .push(Problem::new(entry.mark.location(), message));
+                }
+            }
+        }
+        let paths = match item.get("path") {
+            Some(paths) => self.static_paths(paths, "include.path")?,
+            None => self.static_paths(item, "include")?,
+        };
+        let first = paths.first()?;
+        let folder = match item.get("project_directory") {
+            Some(node) => self
+                .static_paths(node, "include.project_directory")?
+                .into_iter()
+                .next()?,
+            None => folder_of(first),
+        };
+        let dotenv = match item.get("env_file") {
+            Some(node) => {
+                let files = self.static_paths(node, "include.env_file")?;
+                files.iter().flat_map(|file| self.dotenv(file)).collect()
+            }
+            None => self.dotenv_beside(&folder),
+        };
+        Some(self.project(&paths, folder, dotenv, depth + 1))
+    }
+
+    /// One path or a list of them, absolute. Variables in them are refused.
+    fn static_paths(&mut self, node: &Arc<Node>, key: &str) -> Option<Vec<PathBuf>> {
+        let items = match &node.value {
+            Value::List(items) => items.as_slice(),
+            Value::Scalar(_) | Value::Map(_) => std::slice::from_ref(node),
+        };
+        let mut paths = Vec::new();
+        for item in items {
+            match item.as_text() {
+                Some(_) if item.has_template => {
+                    self.problem(item, format!("{key}: a variable here is not yet supported"));
+                    return None;
+                }
+                Some(text) => paths.push(item.mark.folder().join(text)),
+                None => {
+                    self.problem(item, format!("{key}: must be a path, not {}", item.kind()));
+                    return None;
+                }
+            }
+        }
+        Some(paths)
+    }
+
+    /// Reads the files that `extends` of a layer's services refers to.
+    fn read_extended(&mut self, layer: &Layer, depth: usize) {
+        for entry in layer.section("services").into_iter().flat_map(Map::values) {
+            let Some(file) = entry.node.get("extends").and_then(|node| node.get("file")) else {
+                continue;
+            };
+            let Some(path) = self
+                .static_paths(file, "extends.file")
+                .and_then(|paths| paths.into_iter().next())
+            else {
+                continue;
+            };
+            if depth >= LONGEST_CHAIN {
+                self.problem(
+                    file,
+                    "extends.file: files extend each other without end".to_owned(),
+                );
+            } else if !self.extended.contains_key(&path) {
+                // The first document only: Compose looks a base up in one file.
+                let documents = self.documents(&path, &folder_of(&path));
+                if let Some(root) = documents.into_iter().next() {
+                    let layer = Layer {
+                        root,
+                        includes: Vec::new(),
+                    };
+                    self.extended.insert(path, layer.clone());
+                    self.read_extended(&layer, depth + 1);
+                }
+            }
+        }
+    }
+
+    fn problem(&mut self, node: &Node, message: String) {
+        self.problems
+            .push(Problem::new(node.mark.location(), message));
+    }
+}
+
+/// Whether a document is a map of known sections; what is wrong is noted.
+pub(super) fn check_top(root: &Arc<Node>, problems: &mut Vec<Problem>) -> bool {
+    let Value::Map(entries) = &root.value else {
+        let message = format!("a Compose file must be a map, not {}", root.kind());
+        problems.push(Problem::new(root.mark.location(), message));
+        return false;
+    };
+    for (key, entry) in entries {
+        let place = entry.mark.location();
+        if key.starts_with("x-") || matches!(&**key, "version" | "name" | "include") {
+            continue;
+        }
+        if !SECTIONS.contains(&&**key) {
+            let problem = Problem::new(place, format!("{key}: there is no such key"));
+            problems.push(match nearest(key, SECTIONS) {
+                Some(near) => problem.with_hint(format!("did you mean `{near}`?")),
+                None => problem.with_hint(
+                    "services stand under `services:`; keys of your own start with `x-`",
+                ),
+            });
+        } else if entry.node.tag != Tag::None {
+            problems.push(Problem::new(
+                place,
+                format!("{key}: a tag on a whole section is not yet supported"),
+            ));
+        } else if entry.node.as_map().is_none() && !entry.node.is_null() {
+            let kind = entry.node.kind();
+            problems.push(Problem::new(
+                place,
+                format!("{key}: must be a map, not {kind}"),
+            ));
+        }
+    }
+    true
+}
+
+/// The folder of a file, absolute; the current folder for a bare name.
+pub(super) fn folder_of(path: &Path) -> PathBuf {
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    absolute(folder)
+}
+
+/// The path from the root, `.` and `..` resolved by name alone.
+pub(super) fn absolute(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut clean = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                clean.pop();
+            }
+            Component::CurDir => {}
+            other => clean.push(other),
+        }
+    }
+    clean
+}

@@ -1,0 +1,225 @@
+//! Where values come from and how they are typed.
+
+use super::*;
+use crate::problem::Location;
+use crate::scalar::Scalar;
+use crate::stack::{OverrideNode, OverrideValue};
+
+#[test]
+fn the_cell_wins_over_the_environment_over_dotenv() {
+    let case = Case::app("image: a\nenvironment:\n  A: ${A}\n  B: ${B}\n  C: ${C}\n  D: ${D:-d}")
+        .file(".env", "A=dotenv\nB=dotenv\nC=from-dotenv\n")
+        .environment("A", "environment")
+        .environment("B", "from-environment")
+        .cell("A", "from-cell");
+    let resolution = case.resolution();
+    let environment = &resolution.stack.services["app"].environment;
+    let values: Vec<&str> = environment.values().map(String::as_str).collect();
+    assert_eq!(
+        values,
+        ["from-cell", "from-environment", "from-dotenv", "d"]
+    );
+    assert_eq!(resolution.secrets, ["from-dotenv", "from-environment"]);
+    let variables: Vec<String> = resolution.variables.into_iter().collect();
+    assert_eq!(variables, ["A", "B", "C", "D"]);
+}
+
+#[test]
+fn numbers_and_switches_may_be_quoted_or_interpolated() {
+    for lines in [
+        "image: a\ncpus: 1.5\ninit: true\nmem_limit: 256m",
+        "image: a\ncpus: \"1.5\"\ninit: 'yes'\nmem_limit: '268435456'",
+        "image: a\ncpus: ${cpus}\ninit: ${on}\nmem_limit: ${mem}",
+        "image: a\ncpus: \"${cpus}\"\ninit: \"${on}\"\nmem_limit: 262144k",
+    ] {
+        let case = Case::app(lines)
+            .cell("cpus", "1.5")
+            .cell("on", "true")
+            .cell("mem", "256m");
+        let service = case.service();
+        assert_eq!(service.cpus, Some(1.5), "{lines}");
+        assert_eq!(service.init, Some(true), "{lines}");
+        assert_eq!(service.mem_limit, Some(256 << 20), "{lines}");
+    }
+}
+
+#[test]
+fn environment_values_become_the_texts_that_compose_makes() {
+    let case = Case::app(
+        "image: a\nenvironment:\n  N: 5\n  F: 1.10\n  T: True\n  Y: yes\n  Q: '0x10'\n  H: 0x10\n  O: 022\n  E: ''\n  D: $$x",
+    );
+    let resolution = case.resolution();
+    let environment: Vec<String> = resolution.stack.services["app"]
+        .environment
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    assert_eq!(
+        environment,
+        [
+            "N=5", "F=1.1", "T=true", "Y=yes", "Q=0x10", "H=16", "O=18", "E=", "D=$x"
+        ]
+    );
+    assert_eq!(resolution.stack.warnings.len(), 1);
+    assert!(resolution.stack.warnings[0].contains("`022` is read as 18"));
+}
+
+#[test]
+fn bare_names_take_the_projects_value_or_are_absent() {
+    for lines in [
+        "image: a\nenvironment: [KEY, NONE, OTHER=x]",
+        "image: a\nenvironment:\n  KEY:\n  NONE: null\n  OTHER: x",
+    ] {
+        let case = Case::app(lines).environment("KEY", "sesame");
+        let resolution = case.resolution();
+        let environment = &resolution.stack.services["app"].environment;
+        assert_eq!(environment.get("KEY").map(String::as_str), Some("sesame"));
+        assert_eq!(environment.get("NONE"), None);
+        assert_eq!(resolution.secrets, ["sesame"]);
+        assert!(case.files().variables().contains("KEY"));
+        assert!(resolution.variables.contains("NONE"));
+    }
+}
+
+#[test]
+fn env_files_are_overlaid_in_order_and_by_environment() {
+    let case = Case::app(
+        "image: a\nenv_file:\n  - a.env\n  - {path: b.env, required: true}\n  - {path: none.env, required: false}\nenvironment:\n  C: own",
+    )
+    .file("a.env", "A=1\nB=2\nC=3\n")
+    .file("b.env", "B=two-${axis}\n")
+    .cell("axis", "x");
+    let resolution = case.resolution();
+    let environment = &resolution.stack.services["app"].environment;
+    assert_eq!(environment["A"], "1");
+    assert_eq!(environment["B"], "two-x");
+    assert_eq!(environment["C"], "own");
+    assert!(resolution.secrets.contains(&"two-x".to_owned()));
+    assert!(case.files().variables().contains("axis"));
+    assert!(resolution.variables.contains("axis"));
+}
+
+#[test]
+fn an_axis_behind_a_dotenv_value_is_a_variable_of_the_files() {
+    let case = Case::app("image: a\nenvironment: {J: $OPTS}")
+        .file(".env", "OPTS=-Xmx${heap}\nUNUSED=$nothing\n")
+        .cell("heap", "2g");
+    assert_eq!(case.service().environment["J"], "-Xmx2g");
+    let names: Vec<String> = case.files().variables().into_iter().collect();
+    assert_eq!(names, ["OPTS", "heap"]);
+}
+
+#[test]
+fn an_unset_name_is_said_once_and_only_where_it_matters() {
+    let case = Case::new(
+        "services:\n  app:\n    image: a\n    environment: {A: $NONE, B: $NONE}\n  idle:\n    image: b\n    environment: {C: $OTHER}\n",
+    )
+    .roots(&["app"]);
+    let warnings = case.stack().warnings;
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].ends_with("compose.yaml:4:22: `NONE` has no value and is taken as empty"));
+}
+
+#[test]
+fn faulty_variables_are_said_once_with_their_place() {
+    let case = Case::app("image: ${TAG?which}\ncpus: ${cpus\ncommand: \"a ${}\"");
+    assert_eq!(
+        case.problems(),
+        [
+            "compose.yaml:3:12: required variable `TAG` has no value: which\n  hint: set `TAG` in the environment or in .env, or make it an axis or a derived value",
+            "compose.yaml:4:11: `${` without its `}`\n  hint: write `$$` for a dollar that is meant as one",
+            "compose.yaml:5:17: `${` must be followed by a name of letters, digits and `_`\n  hint: write `$$` for a dollar that is meant as one",
+        ]
+    );
+}
+
+#[test]
+fn keys_are_not_interpolated() {
+    let case = Case::app("image: a\nlabels:\n  $A: x").cell("A", "b");
+    assert_eq!(case.service().labels["$A"], "x");
+}
+
+#[test]
+fn the_project_name_is_there_without_being_a_secret() {
+    let case =
+        Case::new("name: My-Project\nservices:\n  app:\n    image: a:${COMPOSE_PROJECT_NAME}\n");
+    let resolution = case.resolution();
+    assert_eq!(resolution.stack.services["app"].image, "a:my-project");
+    assert_eq!(resolution.secrets, Vec::<String>::new());
+}
+
+fn at(line: usize) -> Location {
+    Location {
+        file: "matrix.toml".into(),
+        line,
+        column: 1,
+    }
+}
+
+/// An inline override of one service from keys and values.
+fn inline(service: &str, pairs: &[(&str, OverrideValue)]) -> OverrideNode {
+    let node = |value: OverrideValue, line| OverrideNode {
+        location: at(line),
+        value,
+    };
+    let map = |key: &str, below: OverrideNode| OverrideValue::Map(vec![(key.into(), at(1), below)]);
+    let keys = pairs.iter().enumerate().map(|(index, (key, value))| {
+        (
+            (*key).to_owned(),
+            at(index + 2),
+            node(value.clone(), index + 2),
+        )
+    });
+    let service_node = node(OverrideValue::Map(keys.collect()), 1);
+    let services = node(map(service, service_node), 1);
+    node(map("services", services), 1)
+}
+
+#[test]
+fn an_inline_override_is_merged_last_and_clears_the_twin_of_its_limit() {
+    let case = Case::app(
+        "image: a\ncpus: 1\nmem_limit: 1g\ndeploy:\n  resources:\n    limits: {pids: 100, memory: 1g}",
+    )
+    .cell("cpus", "2");
+    let tree = inline(
+        "app",
+        &[
+            (
+                "cpus",
+                OverrideValue::Scalar(Scalar::Text("${cpus}".into())),
+            ),
+            ("pids_limit", OverrideValue::Scalar(Scalar::Integer(50))),
+        ],
+    );
+    let files = case.files().with_override(&tree).unwrap();
+    assert!(files.variables().contains("cpus"));
+    let stack = case.resolve_files(&files).unwrap().stack;
+    let service = &stack.services["app"];
+    assert_eq!((service.cpus, service.pids_limit), (Some(2.0), Some(50)));
+    assert_eq!(service.mem_limit, Some(1 << 30));
+    assert_eq!(
+        stack.warnings,
+        ["services.app.deploy.resources.limits.pids: replaced by the limit that the override sets"]
+    );
+}
+
+#[test]
+fn an_inline_override_is_checked_at_its_own_place() {
+    let case = Case::app("image: a");
+    let tree = inline("ap", &[("cpus", OverrideValue::Scalar(Scalar::Integer(1)))]);
+    let problems = case.files().with_override(&tree).unwrap_err();
+    assert_eq!(
+        problems.to_string(),
+        "matrix.toml:1:1: services.ap: no Compose file has this service\n  hint: did you mean `app`?"
+    );
+    let tree = inline(
+        "app",
+        &[("cpus", OverrideValue::Scalar(Scalar::Integer(-1)))],
+    );
+    let files = case.files().with_override(&tree).unwrap();
+    let problems = case.resolve_files(&files).unwrap_err();
+    assert_eq!(
+        problems.to_string(),
+        "matrix.toml:2:1: services.app.cpus: `-1` is less than 0.01 cores"
+    );
+}
