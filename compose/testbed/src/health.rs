@@ -44,16 +44,16 @@ impl Health {
 
     /// Sets the flag: `None` is healthy.
     pub(crate) fn set(&self, problem: Option<String>) {
-        let before = {
+        let text = problem
+            .clone()
+            .unwrap_or("the database answers, the schema is there".to_owned());
+        let is_change = {
             let mut current = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *current, problem.clone())
+            let before = std::mem::replace(&mut *current, problem);
+            before.is_none() != current.is_none()
         };
-        if before.is_none() != problem.is_none() {
-            crate::log(
-                problem
-                    .as_deref()
-                    .unwrap_or("the database answers, the schema is there"),
-            );
+        if is_change {
+            crate::log(&text);
         }
     }
 
