@@ -366,6 +366,20 @@ fn a_killed_database_gives_503_and_comes_back() {
 }
 
 #[test]
+fn a_database_that_hangs_shows_in_health() {
+    let database = Database::start();
+    let app = database.app(&[]);
+    docker(&["pause", &database.container]);
+    eventually("health has noticed", LIMIT, || {
+        get(app.port, "/health").body.contains("has not answered")
+    });
+    docker(&["unpause", &database.container]);
+    eventually("health is back", LIMIT, || {
+        get(app.port, "/health").status == 200
+    });
+}
+
+#[test]
 fn sigterm_with_open_connections_ends_it_cleanly() {
     let database = Database::start();
     let app = database.app(&[]);
