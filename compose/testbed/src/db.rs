@@ -25,8 +25,6 @@ use crate::store::{self, Statements};
 const WATCH_PERIOD: Duration = Duration::from_millis(500);
 /// Pause between two attempts at the start: short, since it is part of every trial.
 const START_PAUSE: Duration = Duration::from_millis(100);
-/// With every connection taken, this long without an answer means the database is gone.
-const SILENCE_LIMIT: Duration = Duration::from_secs(5);
 
 /// One connection with its prepared statements.
 pub(crate) struct Connection {
@@ -62,7 +60,7 @@ pub(crate) enum ConnectError {
 /// The pool, as requests see it.
 #[derive(Clone)]
 pub(crate) struct Pool {
-    pool: r2d2::Pool<Manager>,
+    connections: r2d2::Pool<Manager>,
     background: u32,
     acquire_timeout: Duration,
     generation: Arc<AtomicU64>,
@@ -140,7 +138,7 @@ impl r2d2::HandleError<ConnectError> for KeepLast {
 impl Pool {
     /// Waits for a connection, up to the acquire timeout.
     pub(crate) fn take(&self) -> Result<Taken, AcquireTimeout> {
-        match self.pool.get_timeout(self.acquire_timeout) {
+        match self.connections.get_timeout(self.acquire_timeout) {
             Ok(connection) => Ok(Taken(connection)),
             Err(_) => Err(AcquireTimeout(self.acquire_timeout)),
         }
@@ -162,9 +160,9 @@ impl Pool {
 
     /// The state at this moment.
     pub(crate) fn gauges(&self) -> DbGauges {
-        let state = self.pool.state();
+        let state = self.connections.state();
         DbGauges {
-            size: self.pool.max_size(),
+            size: self.connections.max_size(),
             open: state.connections,
             in_use: state.connections.saturating_sub(state.idle_connections),
             background: self.background,
@@ -224,7 +222,7 @@ pub(crate) fn start(config: &DbConfig, health: &Arc<Health>) -> Result<Pool, Str
         generation: Arc::clone(&generation),
     };
     let pool = Pool {
-        pool: r2d2::Pool::builder()
+        connections: r2d2::Pool::builder()
             .max_size(config.pool)
             .min_idle(Some(config.pool))
             .test_on_check_out(true)
@@ -251,20 +249,20 @@ pub(crate) fn start(config: &DbConfig, health: &Arc<Health>) -> Result<Pool, Str
 
     for index in 0..config.background {
         let (pool, health, period) = (pool.clone(), Arc::clone(health), config.background_period);
-        spawn(format!("background-{index}"), move || {
-            background(&pool, &health, period)
+        spawn(&format!("background-{index}"), move || {
+            background(&pool, &health, period);
         })?;
     }
     let (watched, watcher_health) = (pool.clone(), Arc::clone(health));
     health.answered();
-    spawn("db-watch".to_owned(), move || {
-        watch(&watched, &watcher_health)
+    spawn("db-watch", move || {
+        watch(&watched, &watcher_health);
     })?;
     Ok(pool)
 }
 
-fn spawn(name: String, work: impl FnOnce() + Send + 'static) -> Result<(), String> {
-    match thread::Builder::new().name(name.clone()).spawn(work) {
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), String> {
+    match thread::Builder::new().name(name.to_owned()).spawn(work) {
         Ok(_) => Ok(()),
         Err(error) => Err(format!("the thread '{name}' cannot be started: {error}")),
     }
@@ -320,12 +318,13 @@ fn background(pool: &Pool, health: &Health, period: Duration) {
 }
 
 /// Keeps the health flag true to the facts, at the price of a query only when the
-/// service is otherwise silent.
+/// service is otherwise silent. A database that hangs hangs this thread too; that shows in
+/// the time since the last answer, which [`Health::check`] looks at.
 fn watch(pool: &Pool, health: &Health) {
     loop {
         if health.since_answer() < WATCH_PERIOD {
             health.set(None);
-        } else if let Some(connection) = pool.pool.try_get() {
+        } else if let Some(connection) = pool.connections.try_get() {
             let mut taken = Taken(connection);
             match store::ping(&mut taken) {
                 Ok(()) => {
@@ -340,11 +339,6 @@ fn watch(pool: &Pool, health: &Health) {
             pool.note(&taken);
         } else if pool.gauges().open == 0 {
             health.set(Some(format!("the database is away: {}", pool.last_error())));
-        } else if health.since_answer() > SILENCE_LIMIT {
-            health.set(Some(format!(
-                "no connection had an answer from the database for {} s",
-                health.since_answer().as_secs()
-            )));
         }
         thread::park_timeout(WATCH_PERIOD);
     }

@@ -10,6 +10,10 @@ use std::time::{Duration, Instant};
 
 use crate::config::Faults;
 
+/// This long without an answer to anyone means that the database hangs: a silent service
+/// asks it twice a second.
+const SILENCE_LIMIT: Duration = Duration::from_secs(5);
+
 /// The flag that `/health` shows.
 #[derive(Debug)]
 pub(crate) struct Health {
@@ -44,16 +48,16 @@ impl Health {
 
     /// Sets the flag: `None` is healthy.
     pub(crate) fn set(&self, problem: Option<String>) {
-        let before = {
+        let text = problem
+            .clone()
+            .unwrap_or("the database answers, the schema is there".to_owned());
+        let is_change = {
             let mut current = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *current, problem.clone())
+            let before = std::mem::replace(&mut *current, problem);
+            before.is_none() != current.is_none()
         };
-        if before.is_none() != problem.is_none() {
-            crate::log(
-                problem
-                    .as_deref()
-                    .unwrap_or("the database answers, the schema is there"),
-            );
+        if is_change {
+            crate::log(&text);
         }
     }
 
@@ -66,6 +70,10 @@ impl Health {
             return Err("READY_DELAY_MS has not passed".to_owned());
         }
         match &*self.problem.lock().unwrap_or_else(PoisonError::into_inner) {
+            None if self.since_answer() > SILENCE_LIMIT => Err(format!(
+                "the database has not answered anyone for {} s",
+                self.since_answer().as_secs()
+            )),
             None => Ok(()),
             Some(problem) => Err(problem.clone()),
         }

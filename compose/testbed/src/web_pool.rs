@@ -132,14 +132,14 @@ mod tests {
     /// A pool of `n` threads, all held by jobs that end when the sender is dropped.
     fn held(n: usize, capacity: usize) -> (WebPool, mpsc::Sender<()>) {
         let pool = WebPool::start(n, capacity).unwrap();
-        let (hold, held) = mpsc::channel::<()>();
-        let held = Arc::new(Mutex::new(held));
+        let (hold, until_dropped) = mpsc::channel::<()>();
+        let until_dropped = Arc::new(Mutex::new(until_dropped));
         let (entered, has_entered) = mpsc::channel();
         for _ in 0..n {
-            let (held, entered) = (Arc::clone(&held), entered.clone());
+            let (wait, enter) = (Arc::clone(&until_dropped), entered.clone());
             pool.submit(move || {
-                entered.send(()).unwrap();
-                let _ = held.lock().unwrap().recv();
+                enter.send(()).unwrap();
+                let _ = wait.lock().unwrap().recv();
             })
             .unwrap();
             has_entered.recv().unwrap();
@@ -173,7 +173,7 @@ mod tests {
         let (done, is_done) = mpsc::channel();
         pool.submit(move || {
             done.send(thread::current().name().map(str::to_owned))
-                .unwrap()
+                .unwrap();
         })
         .unwrap();
         assert_eq!(is_done.recv().unwrap().as_deref(), Some("web-0"));
