@@ -241,6 +241,8 @@ async fn a_stack_is_launched_proved_watched_and_removed_and_a_bystander_stays() 
         facts.cpus >= 1 && facts.memory_bytes > 0 && !facts.api_version.is_empty(),
         "{facts:?}"
     );
+    // Where containers can be reached is not up to their number: twice the same answer.
+    assert_eq!(engine.describe().await.unwrap().direct, facts.direct);
     let bystander = Bystander::start(&engine).await;
     let trial = Trial::new(&engine, "1");
     let begun = Instant::now();

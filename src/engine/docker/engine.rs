@@ -3,7 +3,7 @@
 //! Nothing here decides: order, waiting and clean-up are written over the trait.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, UdpSocket};
+use std::net::UdpSocket;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -75,12 +75,10 @@ impl DockerEngine {
     ///
     /// The engine's default bridge has its gateway address on the host that can
     /// reach containers, and an address can be bound only where it exists. This
-    /// tells a native engine from one in a virtual machine, without root, or
-    /// seen from inside a container.
+    /// tells a native engine from one seen from inside a container; one in a
+    /// virtual machine or without root is told by `answers::is_native`, since this
+    /// host may have a bridge of its own with the same address.
     async fn is_direct(&self) -> bool {
-        if self.reach == Reach::Remote {
-            return false;
-        }
         let bridge = call(
             "inspect network",
             "bridge",
@@ -89,13 +87,13 @@ impl DockerEngine {
                 .inspect_network("bridge", None::<InspectNetworkOptions>),
         )
         .await;
-        let gateways = bridge
+        let ranges = bridge
             .ok()
             .and_then(|network| network.ipam?.config)
             .unwrap_or_default();
-        gateways
+        ranges
             .iter()
-            .filter_map(|range| range.gateway.as_deref()?.parse::<IpAddr>().ok())
+            .filter_map(answers::gateway)
             .any(|gateway| UdpSocket::bind((gateway, 0)).is_ok())
     }
 
@@ -249,6 +247,8 @@ impl Engine for DockerEngine {
         let version = call("describe", endpoint, CALL_LIMIT, self.docker.version());
         let (info, version, direct) = tokio::join!(info, version, self.is_direct());
         let (info, version) = (info?, version?);
+        let our_kernel = fs_err::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let is_native = self.reach != Reach::Remote && answers::is_native(&info, our_kernel.trim());
         Ok(HostFacts {
             endpoint: endpoint.to_owned(),
             engine_version: version.version.unwrap_or_default(),
@@ -267,7 +267,7 @@ impl Engine for DockerEngine {
             kernel: info.kernel_version.unwrap_or_default(),
             architecture: info.architecture.unwrap_or_default(),
             storage_driver: info.driver.unwrap_or_default(),
-            direct,
+            direct: direct && is_native,
             local: self.reach != Reach::Remote,
         })
     }

@@ -532,6 +532,7 @@ impl Engine for FakeEngine {
                 addresses: networks.map(|name| (name.clone(), container.ip)).collect(),
                 published: container
                     .publish_port
+                    .filter(|_| is_running)
                     .map(|port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)),
                 pid: 0,
                 image_digest: container.image_digest.clone(),

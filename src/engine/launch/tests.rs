@@ -286,6 +286,22 @@ async fn a_container_that_ends_is_reported_at_once_with_code_and_log() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_target_that_ends_before_it_has_an_address_has_exited() {
+    for is_direct in [true, false] {
+        let engine = engine();
+        let facts = HostFacts {
+            direct: is_direct,
+            local: true,
+            ..HostFacts::default()
+        };
+        engine.set_facts(facts);
+        engine.behave("app", ends_with(127, Duration::ZERO));
+        let error = failed(&engine, &stack()).await;
+        assert_eq!(error.reason(), "exited", "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_subject_that_ends_well_has_still_ended() {
     let engine = engine();
     engine.behave(
