@@ -57,6 +57,7 @@ struct Container {
     started_at: Option<Instant>,
     ended: Option<(Instant, FakeExit)>,
     n_looks: usize,
+    pid: i64,
 }
 
 impl Default for FakeEngine {
@@ -140,6 +141,16 @@ impl FakeEngine {
             if container.started_at.is_some() && container.ended.is_none() {
                 container.ended = Some((now, exit));
             }
+        }
+    }
+
+    /// Starts the containers of a service again, as `docker restart` would.
+    pub fn restart(&self, service: &str) {
+        let now = Instant::now();
+        for container in self.lock().containers_of(service) {
+            container.started_at = Some(now);
+            container.ended = None;
+            container.pid += 1;
         }
     }
 
@@ -494,6 +505,7 @@ impl Engine for FakeEngine {
                 started_at: None,
                 ended: None,
                 n_looks: 0,
+                pid: i64::from(state.n_created) * 1_000,
             });
             made
         };
@@ -534,7 +546,7 @@ impl Engine for FakeEngine {
                     .publish_port
                     .filter(|_| is_running)
                     .map(|port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)),
-                pid: 0,
+                pid: if is_running { container.pid } else { 0 },
                 image_digest: container.image_digest.clone(),
             })
         })

@@ -354,7 +354,6 @@ impl<'a, E: Engine> Watch<'a, E> {
             Health::Healthy => self.advance(name, Stage::Healthy),
             Health::None => self.note(name, "healthcheck not yet run".to_owned()),
             Health::Starting(output) => {
-                self.stages[name].send_replace(Stage::Started);
                 self.note(name, format!("healthcheck not yet passed{}", said(output)));
             }
             Health::Unhealthy(output) => {
@@ -435,18 +434,33 @@ impl<'a, E: Engine> Watch<'a, E> {
         &self,
         path: Option<TargetPath>,
     ) -> Result<(Option<std::net::SocketAddr>, IndexSet<String>), LaunchError> {
-        let goals = join_all(self.stages.iter().map(|(name, stage)| {
-            let (mut stage, goal) = (stage.subscribe(), self.goal(name));
-            async move { stage.wait_for(|stage| *stage >= goal).await.map(drop) }
-        }));
-        let (_, address) = tokio::join!(goals, self.until_answered(path));
+        let ((), address) = tokio::join!(self.until_goals(), self.until_answered(path));
+        let address = address?;
+        // A service may have turned unhealthy while the target was still asked.
+        self.until_goals().await;
         let completed = self
             .stages
             .iter()
             .filter(|(_, stage)| *stage.borrow() == Stage::Completed)
             .map(|(name, _)| (*name).to_owned())
             .collect();
-        Ok((address?, completed))
+        Ok((address, completed))
+    }
+
+    /// Waits until all services are at their goals in one and the same moment.
+    async fn until_goals(&self) {
+        loop {
+            join_all(self.stages.iter().map(|(name, stage)| {
+                let (mut stage, goal) = (stage.subscribe(), self.goal(name));
+                async move { stage.wait_for(|stage| *stage >= goal).await.map(drop) }
+            }))
+            .await;
+            let is_there =
+                |(name, stage): (&&str, &watch::Sender<Stage>)| *stage.borrow() >= self.goal(name);
+            if self.stages.iter().all(is_there) {
+                return;
+            }
+        }
     }
 
     async fn until_answered(

@@ -546,32 +546,69 @@ fn engine_with_db_image() -> Arc<FakeEngine> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_launch_that_is_cut_off_while_creating_leaves_nothing_even_late() {
+async fn what_appears_after_a_launch_was_cut_off_is_removed_too() {
+    for call in [
+        FakeCall::CreateNetwork,
+        FakeCall::CreateVolume,
+        FakeCall::CreateContainer,
+    ] {
+        let engine = engine();
+        engine.fault(
+            call,
+            1,
+            FakeFault::HangAndAppear(Duration::from_millis(300)),
+        );
+        let cut = async {
+            let stack = stack();
+            let lease = lease(&engine);
+            let facts = HostFacts::default();
+            let request = Launch {
+                stack: &stack,
+                subject: "app",
+                target: None,
+                ready: None,
+                deadline: DEADLINE,
+                facts: &facts,
+            };
+            let limit = Duration::from_millis(100);
+            let outcome = tokio::time::timeout(limit, launch(&lease, &request)).await;
+            assert!(outcome.is_err(), "the creation hangs");
+            lease
+        };
+        let report = cut.await.release().await;
+        assert!(report.is_complete());
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(engine.existing(), Vec::<String>::new(), "{call}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_turns_unhealthy_before_the_target_answers_is_waited_for() {
     let engine = engine();
-    let late = FakeFault::HangAndAppear(Duration::from_millis(300));
-    engine.fault(FakeCall::CreateContainer, 2, late);
-    let stack = stack();
-    let lease = lease(&engine);
-    let facts = engine.describe().await.unwrap();
-    let request = Launch {
-        stack: &stack,
-        subject: "app",
-        target: None,
-        ready: None,
-        deadline: DEADLINE,
-        facts: &facts,
-    };
-    let cut = tokio::time::timeout(Duration::from_secs(1), launch(&lease, &request)).await;
-    assert!(cut.is_err());
-    // The engine goes on with what it was asked for last, after the first look.
-    let mut late_again = engine.calls().len();
-    engine.fault(FakeCall::CreateContainer, 5, late);
-    let cut = tokio::time::timeout(Duration::from_millis(1), launch(&lease, &request)).await;
-    late_again = engine.calls().len() - late_again;
-    assert!(cut.is_err() || late_again > 0);
-    assert!(lease.release().await.is_complete());
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(engine.existing(), Vec::<String>::new());
+    engine.behave(
+        "db",
+        Behaviour {
+            healthy_after: Some(Duration::from_secs(1)),
+            unhealthy_after: Some(Duration::from_secs(8)),
+            health_output: "exit code 1: gone".to_owned(),
+            ..Behaviour::default()
+        },
+    );
+    engine.behave(
+        "app",
+        Behaviour {
+            answers_after: Some(Duration::from_secs(20)),
+            ..Behaviour::default()
+        },
+    );
+    let error = failed(&engine, &stack()).await;
+    assert_eq!(error.reason(), "not_ready");
+    assert!(
+        error
+            .to_string()
+            .ends_with("db: unhealthy (exit code 1: gone)"),
+        "{error}"
+    );
 }
 
 #[test]
