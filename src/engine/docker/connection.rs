@@ -2,7 +2,7 @@
 //!
 //! Every call goes through one helper here, which sets a deadline over the whole
 //! exchange (the client library's own ends with the head of the answer).
-//! Read `engine.rs` next for the calls.
+//! Read `engine.rs` next.
 
 use std::future::Future;
 use std::time::Duration;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::LaunchError;
-use super::start::Watch;
+use super::follow::Watch;
 use crate::engine::{ContainerId, Engine, LaunchTarget, ReadyProbe, RunState, TargetPath};
 
 /// First and longest pause between two looks. Short at first: most services are
