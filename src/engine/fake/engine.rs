@@ -177,6 +177,10 @@ impl FakeEngine {
         let fault = self.lock().log(call, object);
         match fault {
             None => Ok(None),
+            Some(FakeFault::Slow(delay)) => {
+                tokio::time::sleep(delay).await;
+                Ok(None)
+            }
             Some(FakeFault::HangAndAppear(delay)) => Ok(Some(delay)),
             Some(FakeFault::Hang) => std::future::pending().await,
             Some(FakeFault::Fail(kind)) => Err(EngineError::new(

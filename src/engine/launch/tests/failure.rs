@@ -33,6 +33,29 @@ async fn a_failure_at_any_call_of_a_launch_leaves_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_failed_creation_waits_for_those_under_way_beside_it() {
+    let cases = [
+        (FakeCall::CreateContainer, FakeCall::CreateContainer),
+        (FakeCall::CreateNetwork, FakeCall::CreateVolume),
+    ];
+    for (fails, is_slow) in cases {
+        let engine = engine();
+        engine.fault(fails, 1, FakeFault::Fail(EngineErrorKind::Other));
+        let nth = if fails == is_slow { 2 } else { 1 };
+        engine.fault(is_slow, nth, FakeFault::Slow(Duration::from_secs(3)));
+        let begun = Instant::now();
+        let (outcome, lease) = launch_with(&engine, &stack()).await;
+        assert_eq!(outcome.unwrap_err().reason(), "create_failed");
+        assert!(begun.elapsed() >= Duration::from_secs(3), "{is_slow}");
+        // Nothing is under way any more, so the first empty answer is the last.
+        let releasing = Instant::now();
+        assert!(lease.release().await.is_complete());
+        assert!(releasing.elapsed() < Duration::from_millis(400));
+        assert_eq!(engine.existing(), Vec::<String>::new());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hanging_start_ends_at_the_deadline_and_says_what_was_waited_for() {
     let engine = engine();
     engine.fault(FakeCall::Start, 1, FakeFault::Hang);
