@@ -3,7 +3,7 @@
 //! The trait is a thin list of single operations, so that a fake can script
 //! each of them and keep a log of the calls. What is built from them (start
 //! order, readiness, read-back, clean-up) is written once over the trait.
-//! bollard stays behind it, in `docker.rs`.
+//! bollard stays behind it, in `docker/`. Read `trial.rs` next.
 
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -247,6 +247,9 @@ pub trait Engine: Send + Sync + 'static {
         last_lines: Option<u32>,
     ) -> impl Future<Output = Result<String, EngineError>> + Send;
     /// Runs a command in a running container; exit code and output.
+    ///
+    /// After the deadline the answer is given up; the command itself goes on
+    /// inside the container until that is removed.
     fn exec(
         &self,
         id: &ContainerId,

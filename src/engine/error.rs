@@ -117,6 +117,12 @@ fn hint_for(kind: EngineErrorKind, object: &str, cause: &str) -> Option<String> 
              removes ours), or drop the fixed subnet from the Compose file"
                 .to_owned()
         }
+        EngineErrorKind::Other if cause.contains("HTTP request to an HTTPS server") => {
+            "this engine wants TLS, which is not yet supported: use its socket".to_owned()
+        }
+        EngineErrorKind::Conflict if cause.contains("already in use by container") => {
+            "an earlier process left it behind: remove it with `nightsweep clean`".to_owned()
+        }
         EngineErrorKind::NotFound | EngineErrorKind::Conflict | EngineErrorKind::Other => {
             return None;
         }

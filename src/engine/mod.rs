@@ -28,7 +28,8 @@ mod telemetry;
 mod trial;
 mod watch;
 
-#[cfg(all(test, feature = "docker-tests"))]
+#[cfg(test)]
+#[cfg(feature = "docker-tests")]
 mod docker_tests;
 #[cfg(test)]
 mod tests;

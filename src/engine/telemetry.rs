@@ -7,7 +7,7 @@ use futures_util::future::try_join_all;
 use indexmap::IndexMap;
 use tokio::time::Instant;
 
-use super::{Counters, Engine, EngineError, Launched};
+use super::{Counters, Engine, EngineError, EngineErrorKind, Launched};
 
 /// Counters of one container and when they were read.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -42,18 +42,30 @@ pub struct CounterDelta {
 
 /// Reads the counters of every container that runs.
 ///
-/// **Shape**: services in the order of the stack, without those that ran to their end.
+/// **Shape**: services in the order of the stack, without those that ran to their
+/// end and those that may do so and have.
 pub async fn snapshot<E: Engine>(
     engine: &E,
     launched: &Launched,
 ) -> Result<IndexMap<String, Reading>, EngineError> {
     let readings = launched.running().map(|(service, id)| async move {
-        let counters = engine.counters(id).await?;
-        // The moment after the answer: the figures are newest there.
-        let at = Instant::now();
-        Ok((service.to_owned(), Reading { at, counters }))
+        match engine.counters(id).await {
+            Ok(counters) => {
+                // The moment after the answer: the figures are newest there.
+                let at = Instant::now();
+                Ok(Some((service.to_owned(), Reading { at, counters })))
+            }
+            Err(error)
+                if error.kind == EngineErrorKind::Conflict
+                    && launched.may_complete.contains(service) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     });
-    Ok(try_join_all(readings).await?.into_iter().collect())
+    let readings = try_join_all(readings).await?;
+    Ok(readings.into_iter().flatten().collect())
 }
 
 /// What a container used from one reading to a later one.

@@ -104,6 +104,7 @@ async fn a_kill_is_seen_with_service_code_and_memory() {
         service: "db".to_owned(),
         exit_code: Some(137),
         oom_killed: true,
+        is_restarted: false,
     };
     assert_eq!(exit, expected);
     assert!(begun.elapsed() < Duration::from_secs(91));
@@ -137,6 +138,17 @@ async fn a_completed_one_shot_and_a_leaf_that_ends_well_are_no_exits() {
             .await
             .is_err()
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_that_somebody_started_again_is_not_the_one_that_was_proved() {
+    let (engine, launched) = two_services().await;
+    let (exit, ()) = tokio::join!(watch_exits(&engine, &launched), async {
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        engine.restart("app");
+    });
+    let exit = exit.unwrap();
+    assert_eq!((exit.service.as_str(), exit.is_restarted), ("app", true));
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,7 +203,10 @@ async fn counters_at_both_edges_give_the_cores_used() {
     assert!((used["db"].cpu_cores - 2.0).abs() < 1e-6, "{used:?}");
     assert_eq!(used["db"].throttled_ratio, Some(0.0));
 
+    launched.may_complete.insert("db".to_owned());
     engine.end("db", KILLED);
+    assert_eq!(snapshot(&engine, &launched).await.unwrap().len(), 1);
+    launched.may_complete.clear();
     assert!(
         snapshot(&engine, &launched).await.is_err(),
         "no zeros for an ended container"

@@ -9,6 +9,8 @@ use super::{ContainerId, Engine, EngineError, EngineErrorKind, Launched, RunStat
 /// Between two looks, beside the engine's own word: its answer may get lost with
 /// the engine itself. Long, since looking costs CPU time of the host under test.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Between being told and looking; an exit code is there well before.
+const RETRY: Duration = Duration::from_millis(100);
 /// Failed looks in a row after which the engine counts as lost.
 const MOST_FAILURES: u32 = 5;
 
@@ -17,10 +19,12 @@ const MOST_FAILURES: u32 = 5;
 pub struct Exit {
     /// The service.
     pub service: String,
-    /// Its exit code; `None` when the container itself is gone.
+    /// Its exit code; `None` when the container is gone or runs again.
     pub exit_code: Option<i64>,
     /// Whether the kernel killed it for memory.
     pub oom_killed: bool,
+    /// Whether somebody started it again: what runs now is not what was proved and warmed up.
+    pub is_restarted: bool,
 }
 
 /// Comes back when any container ends that should go on.
@@ -59,26 +63,32 @@ async fn watch_one<E: Engine>(
     id: &ContainerId,
     may_complete: bool,
 ) -> Result<Option<Exit>, EngineError> {
-    let exit = |exit_code, oom_killed| Exit {
-        service: service.to_owned(),
-        exit_code,
-        oom_killed,
+    let exit = |exit_code, oom_killed, is_restarted| {
+        Ok(Some(Exit {
+            service: service.to_owned(),
+            exit_code,
+            oom_killed,
+            is_restarted,
+        }))
     };
+    let mut first_pid = None;
     let mut n_failures = 0;
+    let mut told = Box::pin(engine.wait_for_exit(id));
     loop {
-        let told = tokio::time::timeout(LOOK_EVERY, engine.wait_for_exit(id)).await;
-        if matches!(told, Ok(Err(_))) {
-            // It cannot be told: look for ourselves, and not in a tight loop.
-            tokio::time::sleep(Duration::from_millis(250)).await;
-        }
         match engine.inspect(id).await {
             Ok(seen) if seen.state == RunState::Exited => {
                 let is_allowed = may_complete && seen.exit_code == Some(0) && !seen.oom_killed;
-                return Ok((!is_allowed).then(|| exit(seen.exit_code, seen.oom_killed)));
+                if is_allowed {
+                    return Ok(None);
+                }
+                return exit(seen.exit_code, seen.oom_killed, false);
+            }
+            Ok(seen) if *first_pid.get_or_insert(seen.pid) != seen.pid => {
+                return exit(None, false, true);
             }
             Ok(_) => n_failures = 0,
             Err(error) if error.kind == EngineErrorKind::NotFound => {
-                return Ok(Some(exit(None, false)));
+                return exit(None, false, false);
             }
             Err(error) => {
                 n_failures += 1;
@@ -86,6 +96,12 @@ async fn watch_one<E: Engine>(
                     return Err(error);
                 }
             }
+        }
+        if tokio::time::timeout(LOOK_EVERY, &mut told).await.is_ok() {
+            // It ended, or it cannot be told. The next look says which; a pause
+            // keeps an engine that answers nonsense from being asked in a loop.
+            tokio::time::sleep(RETRY).await;
+            told = Box::pin(engine.wait_for_exit(id));
         }
     }
 }

@@ -3,11 +3,11 @@
 //! **Invariant**: a figure that the answer does not hold is missing, never 0.
 //! Read `connection.rs` next for how answers and failures arrive.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use bollard::models::{
     ContainerInspectResponse, ContainerState, ContainerStateStatusEnum, ContainerStatsResponse,
-    HealthStatusEnum, HostConfig, ImageInspect, PortMap,
+    HealthStatusEnum, HostConfig, ImageInspect, IpamConfig, PortMap, SystemInfo,
 };
 use indexmap::IndexMap;
 
@@ -145,4 +145,28 @@ pub(super) fn counters(answer: &ContainerStatsResponse) -> Option<Counters> {
         memory_bytes: memory.usage?.saturating_sub(inactive_file),
         memory_peak_bytes: memory.max_usage.filter(|bytes| *bytes > 0),
     })
+}
+
+/// The address of a network on the engine's host.
+///
+/// The default bridge does not say it until it was used once; it is then the
+/// first one of its range.
+pub(super) fn gateway(range: &IpamConfig) -> Option<IpAddr> {
+    if let Some(gateway) = range.gateway.as_deref().filter(|text| !text.is_empty()) {
+        return gateway.parse().ok();
+    }
+    let (network, _) = range.subnet.as_deref()?.split_once('/')?;
+    let network: Ipv4Addr = network.parse().ok()?;
+    Some(Ipv4Addr::from(u32::from(network).checked_add(1)?).into())
+}
+
+/// Whether the engine runs on this very kernel and in the host's own network:
+/// neither in a virtual machine nor without root.
+pub(super) fn is_native(info: &SystemInfo, our_kernel: &str) -> bool {
+    let is_rootless = info
+        .security_options
+        .iter()
+        .flatten()
+        .any(|option| option.contains("rootless"));
+    !is_rootless && !our_kernel.is_empty() && info.kernel_version.as_deref() == Some(our_kernel)
 }

@@ -2,7 +2,7 @@
 //!
 //! Every call goes through one helper here, which sets a deadline over the whole
 //! exchange (the client library's own ends with the head of the answer).
-//! Read `engine.rs` next for the calls.
+//! Read `engine.rs` next.
 
 use std::future::Future;
 use std::time::Duration;
@@ -41,11 +41,14 @@ pub(super) fn open(endpoint: &str) -> Result<(Docker, Reach), EngineError> {
     let refuse = |kind, source: String| EngineError::new("connect to", endpoint, kind, source);
     let limit_s = SLOW_CALL_LIMIT.as_secs();
     if let Some(path) = endpoint.strip_prefix("unix://") {
-        if !std::path::Path::new(path).exists() {
-            return Err(refuse(
-                EngineErrorKind::NoDaemon,
-                "the socket does not exist".to_owned(),
-            ));
+        // Looked at first: the client library calls a socket that may not be seen a missing one.
+        match fs_err::metadata(path) {
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let words = "the socket does not exist".to_owned();
+                return Err(refuse(EngineErrorKind::NoDaemon, words));
+            }
+            Err(error) => return Err(refuse(EngineErrorKind::Denied, error.to_string())),
         }
         let docker = Docker::connect_with_unix(path, limit_s, API_DEFAULT_VERSION);
         return docker
@@ -56,7 +59,8 @@ pub(super) fn open(endpoint: &str) -> Result<(Docker, Reach), EngineError> {
         .strip_prefix("tcp://")
         .or_else(|| endpoint.strip_prefix("http://"))
     {
-        let docker = Docker::connect_with_http(endpoint, limit_s, API_DEFAULT_VERSION);
+        let address = address.trim_end_matches('/');
+        let docker = Docker::connect_with_http(address, limit_s, API_DEFAULT_VERSION);
         let reach = if is_loopback(address) {
             Reach::Loopback
         } else {
@@ -219,7 +223,7 @@ mod tests {
     fn loopback_is_told_from_elsewhere() {
         for (endpoint, reach) in [
             ("tcp://127.0.0.1:2375", Reach::Loopback),
-            ("tcp://localhost:2375", Reach::Loopback),
+            ("tcp://localhost:2375/", Reach::Loopback),
             ("tcp://[::1]:2375", Reach::Loopback),
             ("http://10.0.0.4:2375", Reach::Remote),
             ("tcp://docker:2375", Reach::Remote),

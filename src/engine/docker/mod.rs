@@ -2,9 +2,10 @@
 //!
 //! The one home of bollard. `requests.rs` and `answers.rs` translate and are
 //! pure; `connection.rs` reaches the engine and words its failures; `engine.rs`
-//! makes the calls. **Invariant**: no type of bollard leaves this folder.
+//! is what calls share, `calls.rs` makes them. **Invariant**: no type of bollard leaves this folder.
 
 mod answers;
+mod calls;
 mod connection;
 mod engine;
 mod requests;

@@ -351,3 +351,36 @@ fn an_image_with_a_switched_off_healthcheck_has_none() {
     assert!(!parse(r#"{"Config":{"Healthcheck":{"Test":["NONE"]}}}"#));
     assert!(!parse(r#"{"Config":{}}"#));
 }
+
+#[test]
+fn a_bridge_that_does_not_say_its_address_has_the_first_of_its_range() {
+    let gateway = |text: &str| answers::gateway(&serde_json::from_str(text).unwrap());
+    let address = |text: &str| Some(text.parse().unwrap());
+    assert_eq!(
+        gateway(r#"{"Subnet":"172.17.0.0/16","Gateway":"172.17.0.9"}"#),
+        address("172.17.0.9")
+    );
+    assert_eq!(
+        gateway(r#"{"Subnet":"172.17.0.0/16"}"#),
+        address("172.17.0.1")
+    );
+    assert_eq!(gateway(r#"{"Subnet":"fd00::/64"}"#), None);
+    assert_eq!(gateway("{}"), None);
+}
+
+#[test]
+fn an_engine_on_another_kernel_or_without_root_is_not_native() {
+    let is_native =
+        |text: &str| answers::is_native(&serde_json::from_str(text).unwrap(), "6.1.0-9");
+    assert!(is_native(
+        r#"{"KernelVersion":"6.1.0-9","SecurityOptions":["name=seccomp"]}"#
+    ));
+    assert!(!is_native(r#"{"KernelVersion":"6.6.12-linuxkit"}"#));
+    assert!(!is_native(
+        r#"{"KernelVersion":"6.1.0-9","SecurityOptions":["name=rootless"]}"#
+    ));
+    assert!(!answers::is_native(
+        &serde_json::from_str("{}").unwrap(),
+        ""
+    ));
+}

@@ -7,8 +7,10 @@
 //! removed, a container's name is unique, counters of a stopped container fail.
 //! Public, so that tests of other modules use it; nothing else may.
 
+mod calls;
 mod engine;
 mod script;
+mod state;
 
 pub use engine::FakeEngine;
 pub use script::{Behaviour, FakeCall, FakeExit, FakeFault};

@@ -75,6 +75,8 @@ impl fmt::Display for FakeCall {
 pub enum FakeFault {
     /// It fails, having done nothing.
     Fail(EngineErrorKind),
+    /// It takes this long, then does its work and comes back.
+    Slow(Duration),
     /// It never comes back, having done nothing.
     Hang,
     /// It never comes back, and what it creates appears after this time.

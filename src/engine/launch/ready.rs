@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::LaunchError;
-use super::start::Watch;
-use crate::engine::{ContainerId, Engine, LaunchTarget, ReadyProbe, TargetPath};
+use super::follow::Watch;
+use crate::engine::{ContainerId, Engine, LaunchTarget, ReadyProbe, RunState, TargetPath};
 
 /// First and longest pause between two looks. Short at first: most services are
 /// ready in well under a second, and the time to ready is itself a result.
@@ -20,7 +20,10 @@ pub(super) fn longer(pause: Duration) -> Duration {
     (pause * 3 / 2).min(PAUSE.1)
 }
 
-/// Finds the target's address, once its container runs.
+/// Finds the target's address, once its container was started.
+///
+/// Never comes back for a container that has ended already: it has no address,
+/// and whoever follows it is about to say why.
 pub(super) async fn locate<E: Engine>(
     watch: &Watch<'_, E>,
     target: &LaunchTarget,
@@ -32,6 +35,9 @@ pub(super) async fn locate<E: Engine>(
         .inspect(id)
         .await
         .map_err(|source| LaunchError::Engine { source })?;
+    if seen.state == RunState::Exited {
+        return std::future::pending().await;
+    }
     let address = match path {
         // The first network of the service, as the file orders them.
         TargetPath::Direct => watch

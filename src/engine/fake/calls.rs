@@ -1,0 +1,315 @@
+//! The calls of the trait, on the engine in memory.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::FakeEngine;
+use super::script::{FakeCall, FakeExit};
+use super::state::{Container, State, conflict, limits_of, thing};
+use crate::engine::{
+    ContainerId, ContainerRequest, Counters, Engine, EngineError, EngineErrorKind, HostFacts,
+    ImageFacts, Inspection, KernelLimits, LABEL_SERVICE, Labels, Leftover, LeftoverKind,
+    ProbeAnswer, ProbeFailure, ReadyProbe, RunState,
+};
+use crate::stack::{MountSource, Network, Volume};
+
+impl Engine for FakeEngine {
+    async fn describe(&self) -> Result<HostFacts, EngineError> {
+        self.plain(FakeCall::Describe, "engine").await?;
+        Ok(self.lock().facts.clone())
+    }
+
+    async fn find_image(&self, image: &str) -> Result<Option<ImageFacts>, EngineError> {
+        self.plain(FakeCall::FindImage, image).await?;
+        Ok(self.lock().images.get(image).cloned())
+    }
+
+    async fn pull_image(&self, image: &str) -> Result<(), EngineError> {
+        self.plain(FakeCall::PullImage, image).await?;
+        if self.lock().pullable.iter().any(|name| name == image) {
+            self.add_image(image, false);
+            return Ok(());
+        }
+        Err(EngineError::new(
+            FakeCall::PullImage.as_str(),
+            image,
+            EngineErrorKind::ImageMissing,
+            "no registry has it",
+        ))
+    }
+
+    async fn create_network(
+        &self,
+        name: &str,
+        _network: &Network,
+        labels: &Labels,
+    ) -> Result<(), EngineError> {
+        let make = |_: &mut State| thing(LeftoverKind::Network, name.to_owned(), name, labels);
+        self.create(FakeCall::CreateNetwork, name, make)
+            .await
+            .map(drop)
+    }
+
+    async fn create_volume(
+        &self,
+        name: &str,
+        _volume: &Volume,
+        labels: &Labels,
+    ) -> Result<(), EngineError> {
+        let make = |_: &mut State| thing(LeftoverKind::Volume, name.to_owned(), name, labels);
+        self.create(FakeCall::CreateVolume, name, make)
+            .await
+            .map(drop)
+    }
+
+    async fn create_container(
+        &self,
+        request: ContainerRequest<'_>,
+    ) -> Result<ContainerId, EngineError> {
+        let service = request.service;
+        let service_name = request
+            .labels
+            .get(LABEL_SERVICE)
+            .unwrap_or(&request.name)
+            .clone();
+        let image = self.lock().images.get(&service.image).cloned();
+        let make = |state: &mut State| {
+            state.n_created += 1;
+            let id = format!("container-{}", state.n_created);
+            let mut made = thing(LeftoverKind::Container, id, &request.name, request.labels);
+            let networks: Vec<String> = service
+                .networks
+                .keys()
+                .filter_map(|name| request.networks.get(name).cloned())
+                .collect();
+            let volumes = service
+                .mounts
+                .iter()
+                .filter_map(|mount| match &mount.source {
+                    MountSource::Volume { source } => request.volumes.get(source).cloned(),
+                    MountSource::Anonymous
+                    | MountSource::Bind { .. }
+                    | MountSource::Tmpfs { .. } => None,
+                });
+            made.uses = networks.iter().cloned().chain(volumes).collect();
+            let scripted = state.behaviours.get(&service_name).and_then(|b| b.address);
+            let [_, _, high, low] = state.n_created.to_be_bytes();
+            made.container = Some(Container {
+                service_name: service_name.clone(),
+                limits: limits_of(service),
+                has_healthcheck: match &service.healthcheck {
+                    Some(check) if !check.test.is_empty() => check.test[0] != "NONE",
+                    _ => image.as_ref().is_some_and(|image| image.has_healthcheck),
+                },
+                networks,
+                publish_port: request.publish_port,
+                image_digest: image.map(|image| image.digest).unwrap_or_default(),
+                ip: scripted.unwrap_or(IpAddr::V4(Ipv4Addr::new(10, 77, high, low))),
+                started_at: None,
+                ended: None,
+                n_looks: 0,
+                pid: i64::from(state.n_created) * 1_000,
+            });
+            made
+        };
+        let id = self
+            .create(FakeCall::CreateContainer, &service_name, make)
+            .await?;
+        Ok(ContainerId(id))
+    }
+
+    async fn start_container(&self, id: &ContainerId) -> Result<(), EngineError> {
+        self.plain(FakeCall::Start, &self.service_of(id)).await?;
+        self.with_container(FakeCall::Start, id, |container, _| {
+            container.started_at = Some(Instant::now());
+            Ok(())
+        })
+    }
+
+    async fn inspect(&self, id: &ContainerId) -> Result<Inspection, EngineError> {
+        self.plain(FakeCall::Inspect, &self.service_of(id)).await?;
+        self.with_container(FakeCall::Inspect, id, |container, behaviour| {
+            container.n_looks += 1;
+            if let Some((look, limits)) = &behaviour.limits_from_look
+                && container.n_looks >= *look
+            {
+                container.limits = limits.clone();
+            }
+            let is_running = container.state() == RunState::Running;
+            let networks = container.networks.iter().filter(|_| is_running);
+            Ok(Inspection {
+                state: container.state(),
+                exit_code: container.ended.map(|(_, exit)| exit.code),
+                oom_killed: container.ended.is_some_and(|(_, exit)| exit.oom_killed),
+                restarts: 0,
+                health: container.health(behaviour),
+                limits: container.limits.clone(),
+                addresses: networks.map(|name| (name.clone(), container.ip)).collect(),
+                published: container
+                    .publish_port
+                    .filter(|_| is_running)
+                    .map(|port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)),
+                pid: if is_running { container.pid } else { 0 },
+                image_digest: container.image_digest.clone(),
+            })
+        })
+    }
+
+    async fn counters(&self, id: &ContainerId) -> Result<Counters, EngineError> {
+        self.plain(FakeCall::Counters, &self.service_of(id)).await?;
+        self.with_container(FakeCall::Counters, id, |container, behaviour| {
+            let (Some(started_at), None) = (container.started_at, container.ended) else {
+                return Err(conflict(
+                    FakeCall::Counters,
+                    &id.0,
+                    "the container does not run",
+                ));
+            };
+            let ran = started_at.elapsed();
+            Ok(Counters {
+                cpu_ns: (ran.as_secs_f64() * behaviour.cpu_cores * 1e9).round() as u64,
+                // The kernel's default period is 100 ms.
+                periods: (ran.as_millis() / 100) as u64,
+                throttled_periods: 0,
+                throttled_ns: 0,
+                memory_bytes: 1 << 20,
+                memory_peak_bytes: Some(2 << 20),
+            })
+        })
+    }
+
+    async fn logs(&self, id: &ContainerId, last_lines: Option<u32>) -> Result<String, EngineError> {
+        self.plain(FakeCall::Logs, &self.service_of(id)).await?;
+        self.with_container(FakeCall::Logs, id, |_, behaviour| {
+            let lines: Vec<&str> = behaviour.log.lines().collect();
+            let n_kept = last_lines.map_or(lines.len(), |n| lines.len().min(n as usize));
+            let kept = lines[lines.len() - n_kept..].iter();
+            Ok(kept.flat_map(|line| [line, "\n"]).collect())
+        })
+    }
+
+    async fn exec(
+        &self,
+        id: &ContainerId,
+        command: &[String],
+        deadline: Duration,
+    ) -> Result<(i64, String), EngineError> {
+        let object = format!("{} {}", self.service_of(id), command.join(" "));
+        tokio::time::timeout(deadline, self.plain(FakeCall::Exec, &object))
+            .await
+            .unwrap_or_else(|_| Err(EngineError::timed_out("exec", &object, deadline)))?;
+        self.with_container(FakeCall::Exec, id, |_, behaviour| {
+            Ok(behaviour.exec.clone())
+        })
+    }
+
+    async fn list_ours(&self, labels: &[String]) -> Result<Vec<Leftover>, EngineError> {
+        self.plain(FakeCall::List, &labels.join(",")).await?;
+        let state = self.lock();
+        let now = Instant::now();
+        let carries = |thing: &Leftover| {
+            labels.iter().all(|label| match label.split_once('=') {
+                Some((name, value)) => thing.labels.get(name).is_some_and(|found| found == value),
+                None => thing.labels.contains_key(label),
+            })
+        };
+        let there = state.things.iter().filter(|thing| thing.appears_at <= now);
+        Ok(there
+            .map(|thing| thing.found.clone())
+            .filter(carries)
+            .collect())
+    }
+
+    async fn stop_container(&self, id: &ContainerId, _grace: Duration) -> Result<(), EngineError> {
+        self.plain(FakeCall::Stop, &self.service_of(id)).await?;
+        self.with_container(FakeCall::Stop, id, |container, _| {
+            let exit = FakeExit {
+                code: 143,
+                oom_killed: false,
+            };
+            container.ended.get_or_insert((Instant::now(), exit));
+            Ok(())
+        })
+    }
+
+    async fn remove(&self, leftover: &Leftover) -> Result<(), EngineError> {
+        let object = match leftover.kind {
+            LeftoverKind::Container => self.service_of(&ContainerId(leftover.id.clone())),
+            LeftoverKind::Network | LeftoverKind::Volume => leftover.name.clone(),
+        };
+        self.plain(FakeCall::Remove, &object).await?;
+        let mut state = self.lock();
+        if state
+            .things
+            .iter()
+            .any(|thing| thing.uses.contains(&leftover.name))
+        {
+            return Err(conflict(FakeCall::Remove, &leftover.name, "it is in use"));
+        }
+        state
+            .things
+            .retain(|thing| thing.found.kind != leftover.kind || thing.found.id != leftover.id);
+        Ok(())
+    }
+
+    fn kernel_limits(&self, id: &ContainerId, _seen: &Inspection) -> Option<KernelLimits> {
+        self.with_container(FakeCall::Inspect, id, |_, behaviour| {
+            Ok(behaviour.kernel_limits.clone())
+        })
+        .ok()
+        .flatten()
+    }
+
+    async fn wait_for_exit(&self, id: &ContainerId) -> Result<(), EngineError> {
+        // Not through `inspect`: the log is for calls that callers decide on.
+        loop {
+            let state = self.with_container(FakeCall::Inspect, id, |c, _| Ok(c.state()))?;
+            if state != RunState::Running {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    async fn probe(
+        &self,
+        address: SocketAddr,
+        _probe: &ReadyProbe,
+        limit: Duration,
+    ) -> Result<ProbeAnswer, ProbeFailure> {
+        let service = {
+            let mut state = self.lock();
+            let containers = state.things.iter_mut().filter_map(|t| t.container.as_mut());
+            let mut reached = containers.filter(|container| {
+                container.ip == address.ip() || container.publish_port == Some(address.port())
+            });
+            reached
+                .next()
+                .map(|container| container.service_name.clone())
+        };
+        let Some(service) = service else {
+            return Err(ProbeFailure::Unreachable("no such address".to_owned()));
+        };
+        let begun = self.plain(FakeCall::Probe, &service);
+        match tokio::time::timeout(limit, begun).await {
+            Err(_) => return Err(ProbeFailure::TimedOut(limit)),
+            Ok(Err(error)) => return Err(ProbeFailure::Broken(error.to_string())),
+            Ok(Ok(())) => {}
+        }
+        let mut state = self.lock();
+        let behaviour = state.behaviours.get(&service).cloned().unwrap_or_default();
+        let answers = state.containers_of(&service).any(|container| {
+            container.pass_time(&behaviour);
+            container.state() == RunState::Running && container.has_run_for(behaviour.answers_after)
+        });
+        if answers {
+            return Ok(ProbeAnswer {
+                status: behaviour.status,
+                body_head: String::new(),
+            });
+        }
+        Err(ProbeFailure::Refused)
+    }
+}

@@ -1,0 +1,5 @@
+//! Order, readiness and failure of a launch, on the fake engine in paused time.
+
+mod failure;
+mod order;
+mod support;

@@ -1,0 +1,67 @@
+//! Looking at every container of a launch and comparing.
+
+use futures_util::future::try_join_all;
+
+use super::compare::{LimitsNotApplied, Proof, compare_inspection, compare_kernel};
+use crate::engine::{Engine, EngineError, Launched};
+use crate::stack::Stack;
+
+/// Why limits could not be proved.
+#[derive(Debug, thiserror::Error)]
+pub enum ProofError {
+    /// One is wrong.
+    #[error(transparent)]
+    NotApplied(#[from] LimitsNotApplied),
+    /// The stack is not the one that was launched.
+    #[error("service `{service}` was not launched")]
+    NotLaunched {
+        /// The service.
+        service: String,
+    },
+    /// A container could not be looked at.
+    #[error("read back the limits of service `{service}`")]
+    Engine {
+        /// The service.
+        service: String,
+        /// Why.
+        #[source]
+        source: EngineError,
+    },
+}
+
+/// Compares every service's limits with those in force; the weakest proof counts.
+///
+/// **Errors**: the first wrong limit in the order of the services; a container
+/// that cannot be looked at.
+pub async fn check_limits<E: Engine>(
+    engine: &E,
+    launched: &Launched,
+    stack: &Stack,
+) -> Result<Proof, ProofError> {
+    let checks = stack.services.iter().map(|(name, service)| async move {
+        let id = launched
+            .containers
+            .get(name)
+            .ok_or_else(|| ProofError::NotLaunched {
+                service: name.clone(),
+            })?;
+        let seen = engine
+            .inspect(id)
+            .await
+            .map_err(|source| ProofError::Engine {
+                service: name.clone(),
+                source,
+            })?;
+        compare_inspection(name, service, &seen.limits)?;
+        if launched.completed.contains(name) {
+            // It uses nothing any more, and its control group is gone.
+            return Ok(Proof::Kernel);
+        }
+        match engine.kernel_limits(id, &seen) {
+            Some(limits) => compare_kernel(name, service, &limits).map_err(ProofError::from),
+            None => Ok(Proof::Inspect),
+        }
+    });
+    let proofs = try_join_all(checks).await?;
+    Ok(proofs.into_iter().min().unwrap_or(Proof::Inspect))
+}
