@@ -17,6 +17,7 @@ mod order;
 mod override_node;
 mod plan;
 mod read;
+mod recover;
 mod source;
 mod sweep;
 mod table;
