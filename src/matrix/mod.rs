@@ -19,6 +19,7 @@ mod plan;
 mod read;
 mod recover;
 mod source;
+mod starter;
 mod sweep;
 mod table;
 #[cfg(test)]
@@ -30,6 +31,7 @@ pub use expression::Expression;
 pub use override_node::{OverrideNode, OverrideValue};
 pub use plan::{CellLoad, CellPhase, Estimate, Plan, PlannedTrial, Role, plan};
 pub use read::read;
+pub use starter::{StarterFiles, StarterInput, StarterService, starter};
 pub use sweep::{
     Amount, Answers, Axis, Constraint, Derived, Load, Located, Order, Phase, PhaseLoad, Ready,
     ReportText, Slo, State, Sweep, TargetUrl, Trials,
