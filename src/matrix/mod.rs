@@ -17,7 +17,9 @@ mod order;
 mod override_node;
 mod plan;
 mod read;
+mod recover;
 mod source;
+mod starter;
 mod sweep;
 mod table;
 #[cfg(test)]
@@ -29,6 +31,7 @@ pub use expression::Expression;
 pub use override_node::{OverrideNode, OverrideValue};
 pub use plan::{ASSUMED_DEAD_TIME, CellLoad, CellPhase, Estimate, Plan, PlannedTrial, Role, plan};
 pub use read::read;
+pub use starter::{StarterFiles, StarterInput, StarterService, starter};
 pub use sweep::{
     Amount, Answers, Axis, Constraint, Derived, Load, Located, Order, Phase, PhaseLoad, Ready,
     ReportText, Slo, State, Sweep, TargetUrl, Trials,

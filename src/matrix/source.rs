@@ -49,6 +49,22 @@ impl<'t> Source<'t> {
         self.line_starts.partition_point(|start| *start <= offset)
     }
 
+    /// A line, from 1, with its newline.
+    pub(super) fn line(&self, line: usize) -> &'t str {
+        let start = self.line_starts.get(line - 1).copied();
+        let end = self.line_starts.get(line).copied();
+        &self.text[start.unwrap_or(self.text.len())..end.unwrap_or(self.text.len())]
+    }
+
+    /// The first line behind `line` that looks like a section's header.
+    pub(super) fn next_header_line(&self, line: usize) -> usize {
+        let behind = self.line_starts.iter().enumerate().skip(line);
+        behind
+            .map(|(index, start)| (index + 1, &self.text[*start..]))
+            .find(|(_, rest)| rest.trim_start_matches([' ', '\t']).starts_with('['))
+            .map_or(usize::MAX, |(found, _)| found)
+    }
+
     /// A problem at a byte offset.
     pub(super) fn problem(&self, offset: usize, message: impl Into<String>) -> Problem {
         Problem::new(self.at(offset), message)

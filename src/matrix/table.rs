@@ -23,6 +23,9 @@ use crate::units::parse_duration;
 /// **Source**: IEEE 754 binary64 has 53 bits of significand.
 const MAX_EXACT: i64 = 1 << 53;
 
+/// How messages name the document itself.
+const DOCUMENT: &str = "the file";
+
 /// The problems found so far.
 ///
 /// **Shape**: in the order found; `read` sorts them by place.
@@ -30,9 +33,10 @@ const MAX_EXACT: i64 = 1 << 53;
 pub(super) struct Notes<'t> {
     pub(super) source: &'t Source<'t>,
     pub(super) problems: Vec<Problem>,
-    /// Lines with a syntax error: what is said about such a line beside that
-    /// is about what the parser made up.
+    /// Lines with a syntax error, which were taken out before reading.
     broken_lines: Vec<usize>,
+    /// The last syntax error.
+    last_syntax: Option<(usize, String)>,
 }
 
 impl<'t> Notes<'t> {
@@ -41,6 +45,7 @@ impl<'t> Notes<'t> {
             source,
             problems: Vec::new(),
             broken_lines: Vec::new(),
+            last_syntax: None,
         }
     }
 
@@ -49,8 +54,15 @@ impl<'t> Notes<'t> {
         let problem = self
             .source
             .problem(offset, format!("this is not TOML: {message}"));
-        if !self.broken_lines.contains(&problem.location.line) {
-            self.broken_lines.push(problem.location.line);
+        let line = problem.location.line;
+        // An open bracket or quote breaks line after line: once is enough.
+        let is_more_of_it = self
+            .last_syntax
+            .as_ref()
+            .is_some_and(|(last, said)| last.abs_diff(line) <= 1 && said == message);
+        self.last_syntax = Some((line, message.to_owned()));
+        self.broken_lines.push(line);
+        if !is_more_of_it {
             self.problems.push(problem);
         }
     }
@@ -72,10 +84,12 @@ impl<'t> Notes<'t> {
         }
     }
 
-    /// Whether a syntax error lies on one of the lines of a stretch of text.
-    fn is_broken(&self, span: &Range<usize>) -> bool {
-        let lines = self.source.line_of(span.start)..=self.source.line_of(span.end);
-        self.broken_lines.iter().any(|line| lines.contains(line))
+    /// Lines with a syntax error in the section that begins at an offset.
+    fn broken_lines_from(&self, start: usize) -> Vec<usize> {
+        let first = self.source.line_of(start);
+        let next = self.source.next_header_line(first);
+        let lines = self.broken_lines.iter().copied();
+        lines.filter(|line| (first..next).contains(line)).collect()
     }
 }
 
@@ -104,19 +118,22 @@ pub(super) struct Table<'d> {
     name: String,
     /// Byte offset of its header or of its key.
     at: usize,
-    /// Where a missing key would stand.
-    extent: Range<usize>,
     entries: Vec<Entry<'d>>,
+    /// Keys that are allowed.
     asked: Vec<&'static str>,
+    /// Keys that are reserved.
+    later: Vec<&'static str>,
+    /// Required keys that are not there, each with an example.
+    missing: Vec<(&'static str, String)>,
 }
 
 impl<'d> Table<'d> {
     /// The whole document.
-    pub(super) fn document(table: &'d DeTable<'d>, length: usize) -> Self {
-        Self::over("the file", 0, 0..length, table)
+    pub(super) fn document(table: &'d DeTable<'d>) -> Self {
+        Self::over(DOCUMENT, 0, table)
     }
 
-    fn over(name: &str, at: usize, extent: Range<usize>, table: &'d DeTable<'d>) -> Self {
+    fn over(name: &str, at: usize, table: &'d DeTable<'d>) -> Self {
         let mut entries: Vec<Entry<'d>> = table
             .iter()
             .map(|(key, value)| Entry {
@@ -127,25 +144,20 @@ impl<'d> Table<'d> {
             .collect();
         // The library sorts by key; our order is that of the file.
         entries.sort_by_key(|entry| entry.key_at);
-        let end = entries
-            .iter()
-            .map(|entry| entry.value.span().end)
-            .fold(extent.end, usize::max);
         Self {
             name: name.to_owned(),
             at,
-            extent: extent.start..end,
             entries,
             asked: Vec::new(),
+            later: Vec::new(),
+            missing: Vec::new(),
         }
     }
 
     /// The table behind an entry.
     pub(super) fn of(entry: &Entry<'d>, name: &str, notes: &mut Notes<'_>) -> Option<Self> {
         match entry.value.get_ref() {
-            DeValue::Table(table) => {
-                Some(Self::over(name, entry.key_at, entry.value.span(), table))
-            }
+            DeValue::Table(table) => Some(Self::over(name, entry.key_at, table)),
             other => {
                 notes.add(
                     entry.at(),
@@ -178,33 +190,35 @@ impl<'d> Table<'d> {
 
     /// The entry of a key, which is known from now on.
     pub(super) fn get(&mut self, key: &'static str) -> Option<Entry<'d>> {
-        self.asked.push(key);
+        if !self.asked.contains(&key) {
+            self.asked.push(key);
+        }
+        self.find(key)
+    }
+
+    fn find(&self, key: &str) -> Option<Entry<'d>> {
         self.entries.iter().find(|entry| entry.key == key).copied()
     }
 
-    /// The entry of a key that must be there.
-    pub(super) fn need(
-        &mut self,
-        key: &'static str,
-        example: &str,
-        notes: &mut Notes<'_>,
-    ) -> Option<Entry<'d>> {
+    /// The entry of a key that must be there; told by `finish` if it is not.
+    pub(super) fn need(&mut self, key: &'static str, example: &str) -> Option<Entry<'d>> {
         let found = self.get(key);
-        // A line that is not TOML may be the one that holds the key.
-        if found.is_none() && !notes.is_broken(&self.extent) {
-            notes.hint(
-                self.at,
-                format!("{} has no `{key}`", self.name),
-                &format!("add a line such as: {example}"),
-            );
+        if found.is_none() {
+            self.missing.push((key, example.to_owned()));
         }
         found
     }
 
+    /// Whether a key is there that this version cannot do.
+    pub(super) fn has_later(&self, keys: &[&str]) -> bool {
+        keys.iter().any(|key| self.find(key).is_some())
+    }
+
     /// Notes a key of the format that this version cannot do.
     pub(super) fn not_yet(&mut self, key: &'static str, notes: &mut Notes<'_>) {
-        if let Some(entry) = self.get(key) {
-            let name = if self.name == "the file" {
+        self.later.push(key);
+        if let Some(entry) = self.find(key) {
+            let name = if self.is_document() {
                 format!("[{key}]")
             } else {
                 format!("`{key}` in {}", self.name)
@@ -213,20 +227,65 @@ impl<'d> Table<'d> {
         }
     }
 
-    /// Notes every key that nobody asked for.
+    /// Whether a line of it was taken out, so that what is missing may be there.
+    pub(super) fn is_broken(&self, notes: &Notes<'_>) -> bool {
+        if self.is_document() {
+            !notes.broken_lines.is_empty()
+        } else {
+            !notes.broken_lines_from(self.at).is_empty()
+        }
+    }
+
+    /// Keys of lines that were taken out.
+    pub(super) fn broken_keys(&self, notes: &Notes<'_>) -> Vec<String> {
+        notes
+            .broken_lines_from(self.at)
+            .into_iter()
+            .filter_map(|line| notes.source.line(line).split_once('='))
+            .map(|(key, _)| key.trim().to_owned())
+            .filter(|key| !key.is_empty())
+            .collect()
+    }
+
+    fn is_document(&self) -> bool {
+        self.name == DOCUMENT
+    }
+
+    /// Notes every key that nobody asked for, and every required one that is missing.
     pub(super) fn finish(self, notes: &mut Notes<'_>) {
+        let mut missing = self.missing.clone();
         for entry in &self.entries {
-            if self.asked.contains(&entry.key) {
+            if self.asked.contains(&entry.key) || self.later.contains(&entry.key) {
                 continue;
             }
-            let hint = nearest(entry.key, self.asked.iter().copied()).map_or_else(
+            // A missing key that is only mistyped is one mistake, not two.
+            let absent = nearest(entry.key, missing.iter().map(|(key, _)| *key));
+            let known = self.asked.iter().chain(&self.later).copied();
+            let hint = absent.or_else(|| nearest(entry.key, known)).map_or_else(
                 || format!("allowed here: {}", self.asked.join(", ")),
                 |near| format!("did you mean `{near}`?"),
             );
+            missing.retain(|(key, _)| Some(*key) != absent);
             notes.hint(
                 entry.key_at,
                 format!("unknown key `{}` in {}", entry.key, self.name),
                 &hint,
+            );
+        }
+        // A line that is not TOML may be the one that holds the key.
+        if self.is_broken(notes) {
+            return;
+        }
+        for (key, example) in missing {
+            let what = if self.is_document() && example.starts_with('[') {
+                example.clone()
+            } else {
+                format!("`{key}`")
+            };
+            notes.hint(
+                self.at,
+                format!("{} has no {what}", self.name),
+                &format!("add a line such as: {example}"),
             );
         }
     }

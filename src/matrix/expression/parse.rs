@@ -17,11 +17,12 @@ use crate::problem::{Location, Problem, nearest};
 
 /// Longest expression. **Units**: characters.
 ///
-/// Ten times the longest rule anybody has shown us; with it the tree has at
-/// most so many nodes, which bounds time and the depth of the recursion.
+/// Ten times the longest rule anybody has shown us. The tree has fewer nodes,
+/// which bounds the time of an evaluation.
 const MAX_CHARACTERS: usize = 2_000;
 
-/// Deepest nesting of brackets; bounds the parser's recursion.
+/// Deepest nesting of brackets, and longest row of operators; bounds recursion,
+/// the parser's and ours.
 const MAX_DEPTH: usize = 64;
 
 /// Largest whole number that every whole number up to it can be told from.
@@ -283,6 +284,9 @@ impl Lowering<'_, '_, '_> {
         if call.op_token.is_some() {
             return self.operator(name, &call.args, at);
         }
+        if call.capture_parent_scope {
+            return self.refuse(at, "`!` behind a name");
+        }
         match name {
             "tier_max" => return self.tier_max(&call.args, at),
             "tier_capacity" => return self.name(name, at),
@@ -395,7 +399,9 @@ impl Lowering<'_, '_, '_> {
             ParseErrorType::UnexpectedEOF => Problem::new(place, "the expression ends too early"),
             ParseErrorType::ExprTooDeep => Problem::new(
                 place,
-                format!("the expression is nested too deeply (allowed: {MAX_DEPTH} levels)"),
+                format!(
+                    "the expression is nested too deeply (allowed: {MAX_DEPTH} brackets in brackets, or operators in a row)"
+                ),
             ),
             ParseErrorType::MissingToken(_, wanted) if wanted.contains("'if'") => Problem::new(
                 place,

@@ -41,29 +41,33 @@ impl Knobs {
     }
 
     pub(super) fn read(file: &mut Table<'_>, notes: &mut Notes<'_>) -> Self {
-        let axis_entries = section(file, "axes", "[axes]", true, notes).map(|table| {
-            if table.is_empty() {
+        // Lines that are not TOML were taken out; their names are still names.
+        let mut broken = Vec::new();
+        let mut entries = |key, name, is_required| {
+            let Some(table) = section(file, key, name, is_required, notes) else {
+                return Vec::new();
+            };
+            broken.extend(table.broken_keys(notes));
+            if is_required && table.is_empty() && !table.is_broken(notes) {
                 notes.hint(
                     table.at(),
-                    "[axes] names no knob",
+                    format!("{name} names no knob"),
                     "add a line such as: cpus = [1, 2, 4]",
                 );
             }
             table.into_entries()
-        });
-        let axis_entries = axis_entries.unwrap_or_default();
-        let derived_entries = section(file, "derived", "[derived]", false, notes)
-            .map(Table::into_entries)
-            .unwrap_or_default();
-        let constraint_entries = section(file, "constraints", "[constraints]", false, notes)
-            .map(Table::into_entries)
-            .unwrap_or_default();
+        };
+        let axis_entries = entries("axes", "[axes]", true);
+        let derived_entries = entries("derived", "[derived]", false);
+        let constraint_entries = entries("constraints", "[constraints]", false);
 
-        let names: Vec<String> = axis_entries
+        let mut names: Vec<String> = axis_entries
             .iter()
-            .chain(&derived_entries)
             .map(|entry| entry.key.to_owned())
             .collect();
+        names.append(&mut broken);
+        let n_axes = names.len();
+        names.extend(derived_entries.iter().map(|entry| entry.key.to_owned()));
         let axes = axis_entries
             .iter()
             .map(|entry| axis(entry, notes))
@@ -82,7 +86,7 @@ impl Knobs {
                     ),
                 );
             }
-            let visible = axis_entries.len() + index;
+            let visible = n_axes + index;
             if let Some(expression) = expression(entry, "[derived]", &names, visible, notes) {
                 derived.push(Derived {
                     name: entry.key.to_owned(),

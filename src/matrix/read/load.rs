@@ -30,16 +30,16 @@ const MAX_THREADS: u64 = 1_024;
 
 pub(super) fn load(file: &mut Table<'_>, notes: &mut Notes<'_>) -> Option<Load> {
     let mut table = section(file, "load", "[load]", true, notes)?;
-    let is_k6 = table.get("k6").is_some();
+    let is_k6 = table.has_later(&["k6"]);
     table.not_yet("k6", notes);
     let workload = if is_k6 {
         table.get("workload")
     } else {
-        table.need("workload", "workload = \"workload.toml\"", notes)
+        table.need("workload", "workload = \"workload.toml\"")
     };
     let workload = workload.and_then(|entry| table.text(&entry, notes));
     let target = table
-        .need("target", "target = \"http://app:8080\"", notes)
+        .need("target", "target = \"http://app:8080\"")
         .and_then(|entry| {
             let text = table.text(&entry, notes)?;
             match target_url(&text.value) {
@@ -84,11 +84,7 @@ pub(super) fn load(file: &mut Table<'_>, notes: &mut Notes<'_>) -> Option<Load> 
 fn ready(entry: &Entry<'_>, notes: &mut Notes<'_>) -> Option<Ready> {
     let mut table = Table::of(entry, "`ready` of [load]", notes)?;
     let path = table
-        .need(
-            "path",
-            "ready = { path = \"/health\", status = 200 }",
-            notes,
-        )
+        .need("path", "ready = { path = \"/health\", status = 200 }")
         .and_then(|entry| {
             let text = table.text(&entry, notes)?;
             if text.value.starts_with('/') && !text.value.contains(char::is_whitespace) {
@@ -171,7 +167,7 @@ fn target_url(text: &str) -> Result<TargetUrl, String> {
 
 pub(super) fn phases(file: &mut Table<'_>, names: &[String], notes: &mut Notes<'_>) -> Vec<Phase> {
     let example = "[[phase]]";
-    let Some(entry) = file.need("phase", example, notes) else {
+    let Some(entry) = file.need("phase", example) else {
         return Vec::new();
     };
     let DeValue::Array(items) = entry.value.get_ref() else {
@@ -197,21 +193,19 @@ pub(super) fn phases(file: &mut Table<'_>, names: &[String], notes: &mut Notes<'
         let Some(mut table) = Table::of(&one, &label, notes) else {
             continue;
         };
-        let name = table
-            .need("name", "name = \"stress\"", notes)
-            .and_then(|entry| {
-                let name = table.text(&entry, notes)?;
-                if !taken.insert(name.value.clone()) {
-                    notes.add(
-                        entry.at(),
-                        format!(
-                            "two phases are named `{}`: names tell rows apart",
-                            name.value
-                        ),
-                    );
-                }
-                Some(name.value)
-            });
+        let name = table.need("name", "name = \"stress\"").and_then(|entry| {
+            let name = table.text(&entry, notes)?;
+            if !taken.insert(name.value.clone()) {
+                notes.add(
+                    entry.at(),
+                    format!(
+                        "two phases are named `{}`: names tell rows apart",
+                        name.value
+                    ),
+                );
+            }
+            Some(name.value)
+        });
         let measured = answers(&mut table, notes);
         has_window |= measured.is_window;
         let load = phase_load(&mut table, names, notes);
@@ -227,7 +221,7 @@ pub(super) fn phases(file: &mut Table<'_>, names: &[String], notes: &mut Notes<'
             });
         }
     }
-    if !has_window {
+    if !has_window && !file.is_broken(notes) {
         notes.hint(
             entry.key_at,
             "no phase is a window: nothing would be measured",
@@ -269,12 +263,12 @@ fn answers(table: &mut Table<'_>, notes: &mut Notes<'_>) -> Measured {
     ];
     let answers = entry.and_then(|entry| table.word(&entry, &words, &["ladder"], notes));
     match (is_window, entry, window) {
-        (true, None, Some(window)) => notes.hint(
+        (true, None, Some(window)) if !table.is_broken(notes) => notes.hint(
             window.key_at,
             format!("{} is a window and has no `answers`", table.name()),
             "write answers = \"latency\" (open load) or answers = \"capacity\" (closed load)",
         ),
-        (false, Some(entry), _) => notes.hint(
+        (false, Some(entry), _) if !table.is_broken(notes) => notes.hint(
             entry.key_at,
             format!("{} has `answers` and is no window", table.name()),
             "write window = true to measure it",
@@ -291,24 +285,20 @@ fn answers(table: &mut Table<'_>, notes: &mut Notes<'_>) -> Measured {
 const LATER: [&str; 4] = ["min", "max", "stages", "profile"];
 
 fn duration(table: &mut Table<'_>, notes: &mut Notes<'_>) -> Option<Duration> {
-    let mut has_later = false;
     for key in LATER {
-        has_later |= table.get(key).is_some();
         table.not_yet(key, notes);
     }
-    let entry = if has_later {
+    let entry = if table.has_later(&LATER) {
         table.get("duration")
     } else {
-        table.need("duration", "duration = \"45s\"", notes)
+        table.need("duration", "duration = \"45s\"")
     };
     entry.and_then(|entry| table.some_time(&entry, notes))
 }
 
 fn phase_load(table: &mut Table<'_>, names: &[String], notes: &mut Notes<'_>) -> Option<PhaseLoad> {
     let (open, closed) = (table.get("open"), table.get("closed"));
-    let is_later = ["stages", "profile"]
-        .into_iter()
-        .any(|key| table.get(key).is_some());
+    let is_later = table.has_later(&["stages", "profile"]);
     let name = table.name().to_owned();
     match (open, closed) {
         (Some(open), None) => open_load(&open, &format!("`open` of {name}"), names, notes),
@@ -320,7 +310,7 @@ fn phase_load(table: &mut Table<'_>, names: &[String], notes: &mut Notes<'_>) ->
             );
             None
         }
-        (None, None) if is_later => None,
+        (None, None) if is_later || table.is_broken(notes) => None,
         (None, None) => {
             notes.hint(
                 table.at(),
@@ -339,7 +329,7 @@ fn closed_load(
     notes: &mut Notes<'_>,
 ) -> Option<PhaseLoad> {
     let mut table = Table::of(entry, name, notes)?;
-    let users = table.need("users", "closed = { users = 16 }", notes);
+    let users = table.need("users", "closed = { users = 16 }");
     table.finish(notes);
     let users = amount(
         &users?,
@@ -361,7 +351,6 @@ fn open_load(
     let rate = table.need(
         "requests_per_second",
         "open = { requests_per_second = 100 }",
-        notes,
     );
     if let Some(entry) = table.get("arrivals") {
         let _ = table.word(&entry, &[("uniform", ())], &["poisson"], notes);

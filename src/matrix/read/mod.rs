@@ -16,10 +16,11 @@ mod trials;
 
 use std::path::{Path, PathBuf};
 
-use toml::de::DeTable;
+use toml::de::{DeTable, DeValue};
 
 use self::knobs::Knobs;
 use super::override_node;
+use super::recover::recover;
 use super::source::Source;
 use super::sweep::{Located, Sweep};
 use super::table::{Entry, Notes, Table};
@@ -43,12 +44,16 @@ const LATER: [&str; 10] = [
 pub fn read(path: &Path, text: &str) -> Result<Sweep, Problems> {
     let source = Source::new(path, text);
     let mut notes = Notes::new(&source);
-    let (document, errors) = DeTable::parse_recoverable(text);
-    for error in &errors {
-        let offset = error.span().map_or(text.len(), |span| span.start);
-        notes.syntax(offset, error.message());
+    let recovered = recover(text);
+    for (offset, message) in &recovered.errors {
+        notes.syntax(*offset, message);
     }
-    let table = Table::document(document.get_ref(), text.len());
+    if recovered.is_lost {
+        // What could be read of such a file says more about us than about it.
+        return Err(Problems(notes.problems));
+    }
+    let (document, _) = DeTable::parse_recoverable(&recovered.text);
+    let table = Table::document(document.get_ref());
     let sweep = sweep(path, table, &mut notes);
     let mut problems = notes.problems;
     problems.sort();
@@ -120,7 +125,7 @@ fn sweep(path: &Path, mut file: Table<'_>, notes: &mut Notes<'_>) -> Option<Swee
 }
 
 fn format(file: &mut Table<'_>, notes: &mut Notes<'_>) {
-    let Some(entry) = file.need("format", "format = 1", notes) else {
+    let Some(entry) = file.need("format", "format = 1") else {
         return;
     };
     if file
@@ -144,7 +149,7 @@ fn section<'d>(
     notes: &mut Notes<'_>,
 ) -> Option<Table<'d>> {
     let entry = if is_required {
-        file.need(key, name, notes)
+        file.need(key, name)
     } else {
         file.get(key)
     };
@@ -153,13 +158,13 @@ fn section<'d>(
 
 fn basics(mut table: Table<'_>, notes: &mut Notes<'_>) -> Basics {
     let name = table
-        .need("name", "name = \"my-service\"", notes)
+        .need("name", "name = \"my-service\"")
         .and_then(|entry| sweep_name(&table, &entry, notes));
     let stack = table
-        .need("stack", "stack = [\"compose.yaml\"]", notes)
+        .need("stack", "stack = [\"compose.yaml\"]")
         .map(|entry| {
             let files = table.texts(&entry, notes);
-            if files.is_empty() {
+            if matches!(entry.value.get_ref(), DeValue::Array(items) if items.is_empty()) {
                 notes.add(entry.at(), "`stack` in [sweep] names no Compose file");
             }
             files
@@ -172,10 +177,10 @@ fn basics(mut table: Table<'_>, notes: &mut Notes<'_>) -> Basics {
         })
         .collect();
     let subject = table
-        .need("subject", "subject = \"app\"", notes)
+        .need("subject", "subject = \"app\"")
         .and_then(|entry| table.text(&entry, notes));
     let tier = table
-        .need("tier", "tier = \"cpus\"", notes)
+        .need("tier", "tier = \"cpus\"")
         .and_then(|entry| table.text(&entry, notes));
     let mut list = |key| {
         table

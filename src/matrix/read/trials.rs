@@ -87,7 +87,7 @@ pub(super) fn cost(file: &mut Table<'_>, knobs: &Knobs, notes: &mut Notes<'_>) -
         return Vec::new();
     };
     let order = table
-        .need("order", "order = [\"web_threads\"]", notes)
+        .need("order", "order = [\"web_threads\"]")
         .map(|entry| table.texts(&entry, notes))
         .unwrap_or_default();
     table.finish(notes);
