@@ -1,7 +1,33 @@
 //! The load generator.
+//!
+//! **Invariant**: it knows an address and a plan, neither Docker nor the matrix;
+//! `measure` is the only layer below it.
+//!
+//! Read `plan` (what goes in and comes out), `workload` with `workload_file`,
+//! `step_file`, `template`, `json_path` (what is sent), `prepare` (made ready),
+//! `generator` with `conductor` (threads and phases), `thread`, `journey`,
+//! `closed`, `open`, `fine_timer` (one load thread), `client` (one connection).
+mod client;
+mod closed;
+mod conductor;
+mod fine_timer;
+mod generator;
+mod journey;
+mod json_path;
+mod once;
+mod open;
 mod plan;
-pub use plan::{LoadModel, LoadPlan, LoadSignal, PhasePlan, Target, Tick};
+mod prepare;
+mod step_file;
+mod template;
+#[cfg(test)]
+mod test_server;
+mod thread;
+mod toml_reader;
+mod workload;
+mod workload_file;
 
-/// A checked workload file.
-#[derive(Debug)]
-pub struct Workload {}
+pub use generator::{LoadError, RunningLoad};
+pub use once::{Exchange, ReceivedAnswer, SentRequest, once};
+pub use plan::{LoadModel, LoadPlan, LoadSignal, PhasePlan, Target, Tick};
+pub use workload::{VariableUse, Workload};

@@ -1,0 +1,271 @@
+//! Directs the phases and sums up what the load threads report.
+//!
+//! Per phase: tell the threads its edges a moment ahead; at the right edge wait
+//! until nothing of it is in flight or the drain is over; have the rest given
+//! up; sum. Between two phases load goes on and nothing is recorded.
+//!
+//! **Invariant**: lifecycle signals are never lost, ticks may be.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc as signals;
+
+use super::generator::{LEAD, LoadError};
+use super::plan::{LoadModel, LoadSignal, PhasePlan, Tick};
+use super::thread::{Batch, Command, PhaseClock, Report, Totals};
+use crate::measure::{Counts, Latencies, LatencyFrom, Outcome, Recorder, WindowSummary};
+
+/// So many of the last failures are kept.
+const FAILURES_KEPT: usize = 10;
+
+/// How long a thread may take to give its last word on a phase. It looks every
+/// 10 ms; a host that leaves it no CPU for this long has no measurement.
+const CLOSE_LIMIT: Duration = Duration::from_secs(60);
+
+pub(super) struct Conductor {
+    pub(super) names: Vec<String>,
+    pub(super) phases: Vec<PhasePlan>,
+    pub(super) drain: Duration,
+    pub(super) commands: Vec<signals::UnboundedSender<Command>>,
+    pub(super) inbox: Receiver<Report>,
+    pub(super) signals: signals::Sender<LoadSignal>,
+    /// Places that ticks must leave free.
+    pub(super) n_lifecycle: usize,
+}
+
+/// Whether to go on.
+enum Flow {
+    GoOn,
+    /// Stopped from outside.
+    Stop,
+}
+
+/// What is known of the phase under way.
+struct Collected {
+    clock: PhaseClock,
+    recorder: Recorder,
+    tick: Tick,
+    tick_latencies: Latencies,
+    next_tick: Instant,
+    n_drained: usize,
+    /// By thread; present once it has closed the phase.
+    totals: Vec<Option<Totals>>,
+    failures: Vec<String>,
+}
+
+impl Conductor {
+    /// Runs all phases.
+    pub(super) fn run(mut self) -> Result<(), LoadError> {
+        for index in 0..self.phases.len() {
+            if let Flow::Stop = self.run_phase(index)? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn run_phase(&mut self, index: usize) -> Result<Flow, LoadError> {
+        let phase = &self.phases[index];
+        let (model, length) = (phase.model, phase.duration);
+        let start = Instant::now() + LEAD;
+        let clock = PhaseClock {
+            index,
+            start,
+            end: start + length,
+            model,
+        };
+        let latency_from = match model {
+            LoadModel::Closed { .. } => LatencyFrom::Send,
+            LoadModel::Open { .. } => LatencyFrom::Due,
+        };
+        let mut collected = Collected {
+            clock,
+            recorder: Recorder::new(self.names.clone(), latency_from),
+            tick: Tick {
+                phase: index,
+                ..Tick::default()
+            },
+            tick_latencies: Latencies::default(),
+            next_tick: start + Duration::from_secs(1),
+            n_drained: 0,
+            totals: vec![None; self.commands.len()],
+            failures: Vec::new(),
+        };
+        self.tell(|| Command::Begin(clock));
+        let stopped = |flow| matches!(flow, Flow::Stop);
+        if stopped(self.collect(&mut collected, clock.start, |_| false)?) {
+            return Ok(Flow::Stop);
+        }
+        self.signal(LoadSignal::PhaseStarted {
+            phase: index,
+            at: clock.start,
+        });
+        if stopped(self.collect(&mut collected, clock.end, |_| false)?) {
+            return Ok(Flow::Stop);
+        }
+        self.signal(LoadSignal::PhaseEnded {
+            phase: index,
+            at: clock.end,
+        });
+        let n_threads = self.commands.len();
+        let drained = |collected: &Collected| collected.n_drained == n_threads;
+        if stopped(self.collect(&mut collected, clock.end + self.drain, drained)?) {
+            return Ok(Flow::Stop);
+        }
+        self.tell(|| Command::Close);
+        let open_thread = |collected: &Collected| collected.totals.iter().position(Option::is_none);
+        let limit = Instant::now() + CLOSE_LIMIT;
+        if stopped(self.collect(&mut collected, limit, |collected| {
+            open_thread(collected).is_none()
+        })?) {
+            return Ok(Flow::Stop);
+        }
+        if let Some(thread) = open_thread(&collected) {
+            return Err(LoadError::Broken {
+                thread,
+                message: format!("it did not close the phase within {CLOSE_LIMIT:?}"),
+            });
+        }
+        self.signal(LoadSignal::PhaseSummed {
+            phase: index,
+            summary: Box::new(summarise(collected, length)),
+        });
+        Ok(Flow::GoOn)
+    }
+
+    fn tell(&self, command: impl Fn() -> Command) {
+        for thread in &self.commands {
+            // A thread that has ended has said why in its last report.
+            let _ = thread.send(command());
+        }
+    }
+
+    fn signal(&self, signal: LoadSignal) {
+        // The channel has room for every lifecycle signal; when the reader has
+        // gone, the load is about to be stopped.
+        let _ = self.signals.try_send(signal);
+    }
+
+    /// Takes reports in until a moment, or until `is_done`.
+    fn collect(
+        &self,
+        collected: &mut Collected,
+        until: Instant,
+        is_done: impl Fn(&Collected) -> bool,
+    ) -> Result<Flow, LoadError> {
+        while !is_done(collected) {
+            let now = Instant::now();
+            if now >= until {
+                break;
+            }
+            if now >= collected.next_tick {
+                self.tick(collected);
+            }
+            let wait = until
+                .min(collected.next_tick)
+                .saturating_duration_since(now);
+            match self.inbox.recv_timeout(wait) {
+                Ok(Report::Batch(batch)) => collected.add(batch),
+                Ok(Report::Drained { phase }) => {
+                    debug_assert_eq!(phase, collected.clock.index, "phases do not overlap");
+                    collected.n_drained += 1;
+                }
+                Ok(Report::Closed { thread, totals }) => collected.totals[thread] = Some(totals),
+                Ok(Report::Broken { thread, message }) => {
+                    return Err(LoadError::Broken { thread, message });
+                }
+                Ok(Report::Stop) => return Ok(Flow::Stop),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Err(LoadError::ConductorBroken),
+            }
+        }
+        Ok(Flow::GoOn)
+    }
+
+    fn tick(&self, collected: &mut Collected) {
+        let since_start = collected
+            .next_tick
+            .saturating_duration_since(collected.clock.start);
+        let phase = collected.clock.index;
+        let mut tick = std::mem::replace(
+            &mut collected.tick,
+            Tick {
+                phase,
+                ..Tick::default()
+            },
+        );
+        tick.second = since_start.as_secs().saturating_sub(1);
+        tick.p99_ms =
+            std::mem::take(&mut collected.tick_latencies).percentile_with_infinite(990, 0);
+        collected.next_tick += Duration::from_secs(1);
+        if self.signals.capacity() > self.n_lifecycle {
+            // Lost when the reader is behind.
+            let _ = self.signals.try_send(LoadSignal::Tick(tick));
+        }
+    }
+}
+
+impl Collected {
+    fn add(&mut self, batch: Batch) {
+        for sample in &batch.samples {
+            self.recorder.record(sample);
+            self.tick.counts.add(sample.outcome);
+            if sample.outcome == Outcome::Success {
+                self.tick_latencies.record(sample.latency_ns);
+            }
+        }
+        for (outcome, latency_ns) in batch.journeys {
+            self.recorder.record_journey(outcome, latency_ns);
+        }
+        self.failures.extend(batch.failures);
+        let n_old = self.failures.len().saturating_sub(FAILURES_KEPT);
+        self.failures.drain(..n_old);
+    }
+}
+
+fn summarise(collected: Collected, length: Duration) -> WindowSummary {
+    let Collected {
+        clock,
+        recorder,
+        totals,
+        failures,
+        ..
+    } = collected;
+    let totals: Vec<Totals> = totals.into_iter().flatten().collect();
+    let sum = |part: fn(&Totals) -> u64| totals.iter().map(part).sum();
+    let time = |part: fn(&Totals) -> Duration| totals.iter().map(part).sum::<Duration>();
+    let mean = |time: Duration| time.as_secs_f64() / length.as_secs_f64();
+    let most_threads = match clock.model {
+        LoadModel::Closed { users } => users,
+        LoadModel::Open { max_in_flight, .. } => max_in_flight,
+    };
+    let total = recorder.total(length);
+    debug_assert!(is_consistent(&total.counts), "{:?}", total.counts);
+    WindowSummary {
+        started: clock.start,
+        length,
+        total,
+        operations: recorder.operations(length),
+        journeys: recorder.journeys(length),
+        arrivals: sum(|totals| totals.arrivals),
+        not_attempted: sum(|totals| totals.not_attempted),
+        generator_cpu: time(|totals| totals.cpu),
+        threads: totals.len().min(most_threads as usize),
+        generator_lag_ms: recorder.generator_lag_ms(),
+        held_back: sum(|totals| totals.held_back),
+        in_flight: match clock.model {
+            LoadModel::Closed { users } => f64::from(users),
+            LoadModel::Open { .. } => mean(time(|totals| totals.under_way)),
+        },
+        in_flight_recorded: mean(time(|totals| totals.recorded)),
+        intervals: recorder.into_intervals(),
+        failures,
+    }
+}
+
+fn is_consistent(counts: &Counts) -> bool {
+    counts.due == counts.requests + counts.unsent
+        && counts.requests
+            == counts.successes + counts.refused + counts.errors.total() + counts.abandoned
+}

@@ -1,0 +1,291 @@
+//! The running load: starts the threads, directs the phases, sums them up.
+//!
+//! One conductor thread says when phases begin and collects what the load
+//! threads report; it alone fills histograms, so that a load thread's time goes
+//! into requests. The consumer reads [`LoadSignal`]s and may stop at any time.
+//!
+//! **Invariant**: every way out joins all threads; a thread that cannot go on
+//! becomes an error, never a silence. Read `conductor` next.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::runtime::LocalOptions;
+use tokio::sync::mpsc as signals;
+
+use super::conductor::Conductor;
+use super::plan::{LoadModel, LoadPlan, LoadSignal};
+use super::prepare::{PrepareProblems, prepare};
+use super::thread::{Command, Report, Thread, ThreadPlan};
+
+/// Why load cannot be applied.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The plan makes no sense.
+    #[error("the load plan cannot be carried out: {0}")]
+    BadPlan(String),
+    /// The workload uses names that have no value.
+    #[error("the workload uses values that are not set: {}", .names.join(", "))]
+    Unset {
+        /// The names, each once; `env.X` is an environment variable.
+        names: Vec<String>,
+    },
+    /// Requests of the workload that cannot be built.
+    #[error("the workload has requests that cannot be sent: {}", .requests.join("; "))]
+    InvalidRequests {
+        /// Each with its operation and what is wrong.
+        requests: Vec<String>,
+    },
+    /// The system gave no thread, event loop or timer.
+    #[error("load thread {thread} cannot be started")]
+    Thread {
+        /// Its index.
+        thread: usize,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A load thread ended in the middle of its work.
+    #[error("load thread {thread} broke down: {message}")]
+    Broken {
+        /// Its index.
+        thread: usize,
+        /// What it said last.
+        message: String,
+    },
+    /// The thread that directs the load ended in the middle of its work.
+    #[error("the load's conductor broke down")]
+    ConductorBroken,
+}
+
+impl From<PrepareProblems> for LoadError {
+    fn from(problems: PrepareProblems) -> Self {
+        if problems.unset.is_empty() {
+            Self::InvalidRequests {
+                requests: problems.invalid,
+            }
+        } else {
+            Self::Unset {
+                names: problems.unset,
+            }
+        }
+    }
+}
+
+/// Load under way.
+///
+/// **Cancel**: dropping it stops the load and joins its threads.
+#[derive(Debug)]
+pub struct RunningLoad {
+    signals: signals::Receiver<LoadSignal>,
+    reports: mpsc::Sender<Report>,
+    conductor: Option<JoinHandle<Result<(), LoadError>>>,
+}
+
+/// Ticks wait for the reader at most so many; more are lost, as they may be.
+const TICKS_KEPT: usize = 8;
+/// Signals of one phase: started, ended, summed.
+const SIGNALS_PER_PHASE: usize = 3;
+
+impl RunningLoad {
+    /// Starts the threads and the first phase.
+    ///
+    /// **Errors**: a plan without phases, threads, users or rate; names of the
+    /// workload without a value; requests that cannot be built; no thread.
+    pub fn start(plan: LoadPlan) -> Result<Self, LoadError> {
+        check(&plan)?;
+        let prepared = prepare(&plan.workload, &plan.target, &plan.variables)?;
+        let thread_plan = Arc::new(ThreadPlan {
+            prepared,
+            address: plan.target.address,
+            timeout: plan.timeout,
+            n_threads: plan.threads,
+            seed: plan.seed,
+        });
+        let n_lifecycle = plan.phases.len() * SIGNALS_PER_PHASE;
+        let (signal_sender, signals) = signals::channel(n_lifecycle + TICKS_KEPT);
+        let (reports, inbox) = mpsc::channel();
+        let mut threads = Vec::with_capacity(plan.threads);
+        for index in 0..plan.threads {
+            match spawn_thread(index, &thread_plan, &reports) {
+                Ok(thread) => threads.push(thread),
+                Err(source) => {
+                    stop_threads(threads);
+                    return Err(LoadError::Thread {
+                        thread: index,
+                        source,
+                    });
+                }
+            }
+        }
+        let conductor = Conductor {
+            names: thread_plan.prepared.names.clone(),
+            phases: plan.phases,
+            drain: plan.drain,
+            commands: threads
+                .iter()
+                .map(|thread| thread.commands.clone())
+                .collect(),
+            inbox,
+            signals: signal_sender,
+            n_lifecycle,
+        };
+        let conductor = std::thread::Builder::new()
+            .name("load-conductor".to_owned())
+            .spawn(move || {
+                // Caught so that the threads are stopped and joined all the same.
+                let result = std::panic::catch_unwind(AssertUnwindSafe(|| conductor.run()));
+                stop_threads(threads);
+                result.unwrap_or(Err(LoadError::ConductorBroken))
+            })
+            .map_err(|source| LoadError::Thread {
+                thread: plan.threads,
+                source,
+            })?;
+        Ok(Self {
+            signals,
+            reports,
+            conductor: Some(conductor),
+        })
+    }
+
+    /// The next signal; `None` when the load has ended.
+    ///
+    /// After `None`, [`RunningLoad::stop`] says whether it ended as planned.
+    /// **Cancel**: safe, no signal is lost.
+    pub async fn next(&mut self) -> Option<LoadSignal> {
+        self.signals.recv().await
+    }
+
+    /// Ends the load at once and joins its threads.
+    ///
+    /// After a load that ended by itself this only reports how.
+    /// **Errors**: what broke the load.
+    pub async fn stop(mut self) -> Result<(), LoadError> {
+        // Nobody listens any more when the load has ended by itself.
+        let _ = self.reports.send(Report::Stop);
+        // The conductor lets go of its end when it is done: waiting for that
+        // keeps the join below from blocking the caller's event loop.
+        while self.signals.recv().await.is_some() {}
+        self.join()
+    }
+
+    fn join(&mut self) -> Result<(), LoadError> {
+        match self.conductor.take() {
+            Some(conductor) => conductor.join().unwrap_or(Err(LoadError::ConductorBroken)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for RunningLoad {
+    fn drop(&mut self) {
+        let _ = self.reports.send(Report::Stop);
+        // Load that goes on after its owner has gone would be in the next
+        // measurement. An error has nobody left to hear it.
+        let _ = self.join();
+    }
+}
+
+fn check(plan: &LoadPlan) -> Result<(), LoadError> {
+    let bad = |what: String| Err(LoadError::BadPlan(what));
+    if plan.phases.is_empty() {
+        return bad("it has no phase".to_owned());
+    }
+    if plan.threads == 0 {
+        return bad("it has no load thread".to_owned());
+    }
+    if plan.timeout.is_zero() {
+        return bad("its time-out is zero".to_owned());
+    }
+    if !plan.target.base_path.is_empty() && !plan.target.base_path.starts_with('/') {
+        let path = &plan.target.base_path;
+        return bad(format!(
+            "the target's path \"{path}\" does not start with `/`"
+        ));
+    }
+    for phase in &plan.phases {
+        let name = &phase.name;
+        if phase.duration.is_zero() {
+            return bad(format!("phase `{name}` has no duration"));
+        }
+        match phase.model {
+            LoadModel::Closed { users: 0 } => {
+                return bad(format!("phase `{name}` has no users"));
+            }
+            LoadModel::Open {
+                max_in_flight: 0, ..
+            } => return bad(format!("phase `{name}` lets nothing be in flight")),
+            LoadModel::Open {
+                requests_per_second,
+                ..
+            } if !(requests_per_second.is_finite() && requests_per_second > 1e-6) => {
+                return bad(format!(
+                    "phase `{name}` has the rate {requests_per_second} (allowed: above 0)"
+                ));
+            }
+            LoadModel::Closed { .. } | LoadModel::Open { .. } => {}
+        }
+    }
+    Ok(())
+}
+
+#[derive(Debug)]
+struct LoadThread {
+    commands: signals::UnboundedSender<Command>,
+    handle: JoinHandle<()>,
+}
+
+fn spawn_thread(
+    index: usize,
+    plan: &Arc<ThreadPlan>,
+    reports: &mpsc::Sender<Report>,
+) -> std::io::Result<LoadThread> {
+    let (commands, inbox) = signals::unbounded_channel();
+    let (plan, reports) = (Arc::clone(plan), reports.clone());
+    let handle = std::thread::Builder::new()
+        .name(format!("load-{index}"))
+        .spawn(move || {
+            let broken = |message: String| Report::Broken {
+                thread: index,
+                message,
+            };
+            let outbox = reports.clone();
+            let result = std::panic::catch_unwind(AssertUnwindSafe(|| {
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .enable_all()
+                    .build_local(LocalOptions::default())?;
+                runtime.block_on(async {
+                    let thread = Thread::new(index, plan, outbox)?;
+                    thread.run(inbox).await;
+                    Ok::<(), std::io::Error>(())
+                })
+            }));
+            // Nobody listens when the load is being stopped.
+            let _ = match result {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(error)) => reports.send(broken(format!("it cannot be set up: {error}"))),
+                Err(_) => reports.send(broken("it panicked".to_owned())),
+            };
+        })?;
+    Ok(LoadThread { commands, handle })
+}
+
+fn stop_threads(threads: Vec<LoadThread>) {
+    for thread in &threads {
+        // A thread that has ended needs no telling.
+        let _ = thread.commands.send(Command::Stop);
+    }
+    for thread in threads {
+        // Its panic has been reported by itself.
+        let _ = thread.handle.join();
+    }
+}
+
+/// Between telling the threads of a phase and its left edge: all have heard by then.
+pub(super) const LEAD: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+#[path = "generator_tests.rs"]
+mod tests;

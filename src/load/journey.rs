@@ -1,0 +1,285 @@
+//! One journey on one seat: request after request, captures in between.
+//!
+//! **Invariant**: every request that was begun ends in exactly one outcome, and
+//! a request that belongs to a phase is recorded exactly once.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::client::{Answer, ClientError, Connection, ExchangeError, Keep, Outgoing};
+use super::plan::LoadModel;
+use super::prepare::{Judged, Ready};
+use super::template::Dynamic;
+use super::thread::{Cancel, Seat, Sitter, Thread, nanoseconds};
+use super::workload::OnFailure;
+use crate::measure::{ErrorClass, Outcome, Sample};
+
+/// How long a closed-loop user waits after an aborted journey or a refused
+/// connection, so that a service that fails fast is not hammered.
+pub(super) const PAUSE: Duration = Duration::from_millis(100);
+
+/// When an open-loop request should leave.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Due {
+    /// When it was due.
+    pub(super) at: Instant,
+    /// From when on it could be sent: later than due when it had to wait for a
+    /// journey to end.
+    pub(super) sendable: Instant,
+}
+
+/// How a journey ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum JourneyEnd {
+    /// All steps were answered.
+    Whole,
+    /// A step failed and the rest was not attempted.
+    Aborted,
+    /// The phase no longer wants it.
+    Cut,
+}
+
+/// How one request ended.
+#[derive(Debug)]
+struct Ended {
+    outcome: Outcome,
+    at: Instant,
+}
+
+/// Runs one journey. `arrival` is when it was due in an open loop.
+pub(super) async fn run(thread: &Thread, seat: &mut Seat, arrival: Option<Due>) -> JourneyEnd {
+    let prepared = &thread.plan.prepared;
+    let n_steps = prepared.operations.len();
+    let sitter = sitter_of(arrival, seat);
+    let mut captures = vec![None; prepared.captures.len()];
+    let mut due = arrival;
+    let mut began = arrival.map(|due| due.at);
+    let mut journey_outcome = Outcome::Success;
+    for (index, operation) in prepared.operations.iter().enumerate() {
+        if !is_wanted(thread, sitter) {
+            return JourneyEnd::Cut;
+        }
+        let sent = Instant::now();
+        let moment = due.map_or(sent, |due| due.at);
+        let is_counted = thread.phase_at(moment).is_some();
+        if began.is_none() {
+            began = Some(sent);
+            if is_counted {
+                thread.totals.borrow_mut().arrivals += 1;
+            }
+        }
+        thread.request_starts(&seat.slot, sent, is_counted);
+        let ended = request(thread, seat, operation, &mut captures).await;
+        thread.request_ends(&seat.slot, ended.at);
+        if is_counted {
+            record(thread, operation, &ended, sent, due);
+        }
+        if ended.outcome != Outcome::Success {
+            if journey_outcome == Outcome::Success {
+                journey_outcome = ended.outcome;
+            }
+            let is_cut_short =
+                prepared.on_failure == OnFailure::Abort || ended.outcome == Outcome::Abandoned;
+            if is_cut_short {
+                if is_counted {
+                    thread.totals.borrow_mut().not_attempted += (n_steps - index - 1) as u64;
+                }
+                thread.record_journey(journey_outcome, began.unwrap_or(sent), ended.at);
+                return JourneyEnd::Aborted;
+            }
+            hold_back(thread, seat, &ended, arrival.is_some()).await;
+        }
+        let is_last = index + 1 == n_steps;
+        if is_last {
+            thread.record_journey(journey_outcome, began.unwrap_or(sent), ended.at);
+        }
+        let next = ended.at + operation.think;
+        // After its last step a user thinks before the next journey; a journey
+        // that arrived is over and must not keep its place.
+        if !operation.think.is_zero() && !(is_last && arrival.is_some()) {
+            thread.wait(&seat.slot, ended.at, next).await;
+        }
+        due = arrival.map(|_| Due {
+            at: next,
+            sendable: next,
+        });
+    }
+    JourneyEnd::Whole
+}
+
+fn sitter_of(arrival: Option<Due>, seat: &Seat) -> Sitter {
+    match arrival {
+        Some(_) => Sitter::Arrival,
+        None => Sitter::User(seat.user),
+    }
+}
+
+/// Whether the phase under way still has a place for this user or journey.
+pub(super) fn is_wanted(thread: &Thread, sitter: Sitter) -> bool {
+    match (thread.phase().map(|phase| phase.model), sitter) {
+        (Some(LoadModel::Closed { users }), Sitter::User(user)) => user < users,
+        (Some(LoadModel::Open { .. }), Sitter::Arrival) => true,
+        _ => false,
+    }
+}
+
+/// After a failed step of a journey that goes on all the same.
+async fn hold_back(thread: &Thread, seat: &Seat, ended: &Ended, is_open: bool) {
+    match ended.outcome {
+        Outcome::Error(ErrorClass::Connect) if !is_open => {
+            thread.wait(&seat.slot, ended.at, ended.at + PAUSE).await;
+        }
+        // Nothing was awaited for this request: let others run.
+        Outcome::Error(ErrorClass::Template) => tokio::task::yield_now().await,
+        _ => {}
+    }
+}
+
+fn record(thread: &Thread, operation: &Ready, ended: &Ended, sent: Instant, due: Option<Due>) {
+    let Some(phase) = thread.phase() else {
+        return;
+    };
+    let moment = due.map_or(sent, |due| due.at);
+    let since = |from: Instant, to: Instant| nanoseconds(to.saturating_duration_since(from));
+    let second = moment.saturating_duration_since(phase.start).as_secs();
+    thread.record(Sample {
+        operation: operation.name,
+        outcome: ended.outcome,
+        second: u32::try_from(second).unwrap_or(u32::MAX),
+        latency_ns: since(moment, ended.at),
+        service_ns: since(sent, ended.at),
+        lag_ns: since(moment, sent),
+        generator_lag_ns: due.map_or(0, |due| since(due.sendable, sent)),
+    });
+}
+
+/// Sends one request and judges its answer.
+async fn request(
+    thread: &Thread,
+    seat: &mut Seat,
+    operation: &Ready,
+    captures: &mut [Option<Value>],
+) -> Ended {
+    let prepared = &thread.plan.prepared;
+    let user = seat.user;
+    let Seat {
+        connection, slot, ..
+    } = seat;
+    let outgoing = {
+        let mut random = thread.random.borrow_mut();
+        let mut counter = thread.counter.borrow_mut();
+        let mut dynamic = Dynamic {
+            captures,
+            random: &mut random,
+            counter: &mut counter,
+            user,
+        };
+        operation.request(&prepared.captures, &mut dynamic)
+    };
+    let answer = match outgoing {
+        Err(why) => Err(ClientError {
+            class: ErrorClass::Template,
+            message: why,
+        }),
+        Ok(outgoing) => {
+            let exchange = send(connection, thread.plan.address, outgoing, operation.keep());
+            match slot.guard(exchange).await {
+                Ok(answer) => answer,
+                Err(cancel) => {
+                    // The answer may still come; this connection cannot tell it
+                    // from the next one.
+                    *connection = None;
+                    if cancel == Cancel::Abandoned {
+                        return Ended {
+                            outcome: Outcome::Abandoned,
+                            at: Instant::now(),
+                        };
+                    }
+                    Err(ClientError {
+                        class: ErrorClass::Timeout,
+                        message: format!("no whole answer within {:?}", thread.plan.timeout),
+                    })
+                }
+            }
+        }
+    };
+    let at = Instant::now();
+    let judged = judge(thread, operation, answer, captures, user);
+    if let Some(why) = judged.why {
+        thread.note_failure(at, || {
+            format!("{}: {why}", prepared.names[operation.name as usize])
+        });
+    }
+    Ended {
+        outcome: judged.outcome,
+        at,
+    }
+}
+
+fn judge(
+    thread: &Thread,
+    operation: &Ready,
+    answer: Result<Answer, ClientError>,
+    captures: &mut [Option<Value>],
+    user: u32,
+) -> Judged {
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(error) => {
+            return Judged {
+                outcome: Outcome::Error(error.class),
+                why: Some(error.message),
+            };
+        }
+    };
+    let mut captured = Vec::new();
+    let judged = {
+        let mut random = thread.random.borrow_mut();
+        let mut counter = thread.counter.borrow_mut();
+        let mut dynamic = Dynamic {
+            captures,
+            random: &mut random,
+            counter: &mut counter,
+            user,
+        };
+        operation.judge(&thread.plan.prepared, &answer, &mut dynamic, &mut captured)
+    };
+    for (slot, value) in captured {
+        captures[slot] = Some(value);
+    }
+    judged
+}
+
+/// Sends on the seat's connection, or on a new one where it has been closed.
+pub(super) async fn send(
+    connection: &mut Option<Connection>,
+    address: std::net::SocketAddr,
+    mut outgoing: Outgoing,
+    keep: Keep,
+) -> Result<Answer, ClientError> {
+    loop {
+        let was_open = connection.is_some();
+        if connection.is_none() {
+            *connection = Some(Connection::open(address).await?);
+        }
+        let open = connection.as_mut().expect("it has just been opened");
+        match open.exchange(outgoing, keep).await {
+            Ok(answer) => return Ok(answer),
+            Err(ExchangeError::Failed(error)) => {
+                *connection = None;
+                return Err(error);
+            }
+            Err(ExchangeError::Stale(unsent)) => {
+                *connection = None;
+                if !was_open {
+                    return Err(ClientError {
+                        class: ErrorClass::Reset,
+                        message: "the new connection was closed at once".to_owned(),
+                    });
+                }
+                outgoing = *unsent;
+            }
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! An open loop: journeys arrive at an even rate, whatever the service does.
+//!
+//! Arrival i is due `i / rate` after the phase begins and is served by load
+//! thread i mod T. At most a thread's share of `max_in_flight` journeys are
+//! under way on it; later arrivals wait in order and are timed from their due
+//! time all the same. Arrivals go on, unrecorded, until the next phase begins.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use super::journey::{self, Due};
+use super::plan::LoadModel;
+use super::thread::{PhaseClock, Sitter, Thread, nanoseconds};
+use crate::measure::{Outcome, Sample};
+
+/// After so many arrivals in one go others get a turn: when the thread cannot
+/// keep up, answers must still be read.
+const ARRIVALS_IN_A_ROW: u32 = 32;
+
+/// The open loop of one thread.
+#[derive(Debug, Default)]
+pub(super) struct OpenState {
+    pacer: RefCell<Option<Rc<Pacer>>>,
+    waiting: RefCell<VecDeque<Instant>>,
+    under_way: Cell<u32>,
+    under_way_since: Cell<Option<Instant>>,
+    most_under_way: Cell<u32>,
+}
+
+/// What the thread and the task that paces share.
+#[derive(Debug)]
+struct Pacer {
+    next_due: Cell<Instant>,
+    stops_at: Cell<Option<Instant>>,
+}
+
+impl OpenState {
+    /// Whether every arrival before a moment has been handed on.
+    pub(super) fn has_paced_to(&self, moment: Instant) -> bool {
+        self.pacer
+            .borrow()
+            .as_ref()
+            .is_none_or(|pacer| pacer.next_due.get() >= moment)
+    }
+
+    /// Whether an arrival of the phase still waits for its turn.
+    pub(super) fn holds_arrival_of(&self, phase: &PhaseClock) -> bool {
+        // In order of due, but those of an earlier stretch may stand before them.
+        self.waiting.borrow().iter().any(|due| phase.holds(*due))
+    }
+
+    /// Takes the phase's waiting arrivals out: they are unsent.
+    pub(super) fn give_up(&self, thread: &Thread, phase: &PhaseClock, now: Instant) {
+        let Some(first) = thread.plan.prepared.operations.first() else {
+            return;
+        };
+        self.waiting.borrow_mut().retain(|due| {
+            if !phase.holds(*due) {
+                return true;
+            }
+            let waited = nanoseconds(now.saturating_duration_since(*due));
+            let second = due.saturating_duration_since(phase.start).as_secs();
+            thread.record(Sample {
+                operation: first.name,
+                outcome: Outcome::Unsent,
+                second: u32::try_from(second).unwrap_or(u32::MAX),
+                latency_ns: waited,
+                service_ns: 0,
+                lag_ns: waited,
+                generator_lag_ns: 0,
+            });
+            false
+        });
+    }
+
+    /// Counts the time under way up to now.
+    pub(super) fn settle(&self, thread: &Thread, now: Instant) {
+        if let Some(since) = self.under_way_since.replace(Some(now)) {
+            thread.add_under_way(self.under_way.get(), since, now);
+        }
+    }
+
+    fn change(&self, thread: &Thread, now: Instant, change: i32) {
+        self.settle(thread, now);
+        self.under_way
+            .set(self.under_way.get().saturating_add_signed(change));
+    }
+}
+
+/// A share of `total` for thread `index` of `n`: shares differ by one at most.
+fn share(total: u32, index: usize, n: usize) -> u32 {
+    let (index, n) = (index as u64, n as u64);
+    let total = u64::from(total);
+    u32::try_from(total / n + u64::from(index < total % n))
+        .expect("a share is not more than the whole")
+}
+
+/// Ends the arrivals of the phase before and starts those of this one.
+pub(super) fn begin(thread: &Rc<Thread>, clock: PhaseClock) {
+    if let Some(pacer) = thread.open.pacer.borrow_mut().take() {
+        pacer.stops_at.set(Some(clock.start));
+    }
+    // What arrived after the last window and still waits belongs to nobody.
+    thread.open.waiting.borrow_mut().clear();
+    let LoadModel::Open {
+        requests_per_second,
+        max_in_flight,
+    } = clock.model
+    else {
+        return;
+    };
+    // With fewer journeys than threads only as many threads serve arrivals:
+    // one without a share would let its arrivals wait for ever.
+    let n_threads = thread.plan.n_threads.min(max_in_flight as usize);
+    if thread.index >= n_threads {
+        return;
+    }
+    let open = &thread.open;
+    open.most_under_way
+        .set(share(max_in_flight, thread.index, n_threads));
+    let n_requests = thread.plan.prepared.operations.len();
+    let journeys_per_second = requests_per_second / n_requests as f64;
+    let pacer = Rc::new(Pacer {
+        next_due: Cell::new(clock.start),
+        stops_at: Cell::new(None),
+    });
+    *open.pacer.borrow_mut() = Some(Rc::clone(&pacer));
+    thread.spawn(pace(
+        Rc::clone(thread),
+        pacer,
+        clock.start,
+        journeys_per_second,
+        n_threads as u64,
+    ));
+}
+
+async fn pace(
+    thread: Rc<Thread>,
+    pacer: Rc<Pacer>,
+    start: Instant,
+    journeys_per_second: f64,
+    n_threads: u64,
+) {
+    let mut arrival = thread.index as u64;
+    let mut n_in_a_row = 0;
+    loop {
+        let due = start + Duration::from_secs_f64(arrival as f64 / journeys_per_second);
+        pacer.next_due.set(due);
+        if due > Instant::now() {
+            n_in_a_row = 0;
+            thread.timer.sleep_until(due).await;
+        } else if n_in_a_row >= ARRIVALS_IN_A_ROW {
+            n_in_a_row = 0;
+            tokio::task::yield_now().await;
+        }
+        if pacer.stops_at.get().is_some_and(|stop| due >= stop) {
+            return;
+        }
+        arrive(&thread, due);
+        n_in_a_row += 1;
+        arrival += n_threads;
+    }
+}
+
+fn arrive(thread: &Rc<Thread>, due: Instant) {
+    let open = &thread.open;
+    let is_counted = thread.phase_at(due).is_some();
+    if is_counted {
+        thread.totals.borrow_mut().arrivals += 1;
+    }
+    if !journey::is_wanted(thread, Sitter::Arrival) {
+        return;
+    }
+    if open.under_way.get() >= open.most_under_way.get() {
+        if is_counted {
+            thread.totals.borrow_mut().held_back += 1;
+        }
+        open.waiting.borrow_mut().push_back(due);
+        return;
+    }
+    open.change(thread, Instant::now(), 1);
+    thread.spawn(serve(Rc::clone(thread), due));
+}
+
+/// Runs a journey, then those that waited for it to end.
+async fn serve(thread: Rc<Thread>, due: Instant) {
+    let open = &thread.open;
+    let mut seat = thread.take_seat(Sitter::Arrival);
+    let mut arrival = Due {
+        at: due,
+        sendable: due,
+    };
+    loop {
+        journey::run(&thread, &mut seat, Some(arrival)).await;
+        let may_go_on = open.under_way.get() <= open.most_under_way.get()
+            && journey::is_wanted(&thread, Sitter::Arrival);
+        let next = if may_go_on {
+            open.waiting.borrow_mut().pop_front()
+        } else {
+            None
+        };
+        let Some(at) = next else {
+            break;
+        };
+        arrival = Due {
+            at,
+            sendable: Instant::now().max(at),
+        };
+    }
+    thread.put_seat(seat);
+    open.change(&thread, Instant::now(), -1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_add_up_and_differ_by_one_at_most() {
+        for (total, n) in [(1_000, 3), (7, 7), (5, 2), (1, 1)] {
+            let shares: Vec<u32> = (0..n).map(|index| share(total, index, n)).collect();
+            assert_eq!(shares.iter().sum::<u32>(), total);
+            assert!(shares.iter().max().unwrap() - shares.iter().min().unwrap() <= 1);
+        }
+    }
+}

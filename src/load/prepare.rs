@@ -1,0 +1,472 @@
+//! A workload made ready for one target: what is constant is built once.
+//!
+//! Cell values and environment are put in, constant parts (URI, headers, body)
+//! become what hyper sends, and what is still open stays a template. Also checks
+//! an answer against the step's `expect`, since both know the same operation.
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use hyper::{Method, Request, Uri};
+use indexmap::IndexMap;
+use serde_json::Value;
+
+use super::client::{Answer, Keep, Outgoing};
+use super::plan::Target;
+use super::template::{Dynamic, JsonTemplate, Pieces, plain};
+use super::workload::{Body, Capture, CaptureSource, Expect, OnFailure, Operation, Workload};
+use crate::measure::{ErrorClass, Outcome};
+use crate::scalar::Scalar;
+
+/// Everything a load thread needs of a workload.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub(super) operations: Vec<Ready>,
+    /// Names of operations; a request's index points here.
+    pub(super) names: Vec<String>,
+    pub(super) captures: Vec<String>,
+    pub(super) on_failure: OnFailure,
+    refused: Vec<u16>,
+}
+
+/// One operation, ready to be sent.
+#[derive(Debug)]
+pub(super) struct Ready {
+    /// Index of its name.
+    pub(super) name: u32,
+    pub(super) think: std::time::Duration,
+    method: Method,
+    uri: ReadyUri,
+    headers: HeaderMap,
+    open_headers: Vec<(HeaderName, Pieces)>,
+    body: ReadyBody,
+    expect: Expect,
+    captures: Vec<Capture>,
+}
+
+#[derive(Debug)]
+enum ReadyUri {
+    Fixed(Uri),
+    Open(Pieces),
+}
+
+#[derive(Debug)]
+enum ReadyBody {
+    Fixed(Bytes),
+    Text(Pieces),
+    Json(JsonTemplate<Pieces>),
+}
+
+/// Why a workload cannot be used with these values.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct PrepareProblems {
+    /// Names without a value, each once.
+    pub(super) unset: Vec<String>,
+    /// Requests that cannot be built, in words.
+    pub(super) invalid: Vec<String>,
+}
+
+/// How an answer was judged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Judged {
+    pub(super) outcome: Outcome,
+    /// Why it is not a success.
+    pub(super) why: Option<String>,
+}
+
+impl Judged {
+    fn error(class: ErrorClass, why: String) -> Self {
+        Self {
+            outcome: Outcome::Error(class),
+            why: Some(why),
+        }
+    }
+}
+
+/// Puts in the values that are known when the load starts.
+///
+/// **Errors**: all names without a value and all requests that cannot be built.
+pub(super) fn prepare(
+    workload: &Workload,
+    target: &Target,
+    variables: &IndexMap<String, String>,
+) -> Result<Prepared, PrepareProblems> {
+    let mut problems = PrepareProblems::default();
+    let mut prepared = Prepared {
+        operations: Vec::with_capacity(workload.operations.len()),
+        names: Vec::new(),
+        captures: workload.captures.clone(),
+        on_failure: workload.on_failure,
+        refused: workload.refused.clone(),
+    };
+    let value_of = |name: &str| variables.get(name).map(|text| typed(name, text));
+    for operation in &workload.operations {
+        match fix(operation, &value_of) {
+            Ok(operation) => {
+                let name = operation.name.describe(&prepared.captures);
+                match ready(operation, &name, target, &mut prepared.names) {
+                    Ok(ready) => prepared.operations.push(ready),
+                    Err(why) => problems.invalid.push(format!("{name}: {why}")),
+                }
+            }
+            Err(name) => {
+                if !problems.unset.contains(&name) {
+                    problems.unset.push(name);
+                }
+            }
+        }
+    }
+    if problems == PrepareProblems::default() {
+        Ok(prepared)
+    } else {
+        Err(problems)
+    }
+}
+
+/// A number or truth value where the text is exactly how one is written, so that
+/// `007` and environment variables stay texts.
+fn typed(name: &str, text: &str) -> Value {
+    let scalar = Scalar::from_text(text);
+    if name.starts_with("env.") || scalar.to_string() != text {
+        return Value::String(text.to_owned());
+    }
+    match scalar {
+        Scalar::Integer(number) => Value::from(number),
+        Scalar::Float(number) => Value::from(number),
+        Scalar::Boolean(value) => Value::Bool(value),
+        Scalar::Text(text) => Value::String(text),
+    }
+}
+
+/// The operation with every external value put in; else the first unset name.
+fn fix(
+    operation: &Operation,
+    value_of: &dyn Fn(&str) -> Option<Value>,
+) -> Result<Operation, String> {
+    let fix_json = |value: &JsonTemplate<Pieces>| value.try_map(&mut |text| text.fix(value_of));
+    Ok(Operation {
+        name: operation.name.fix(value_of)?,
+        method: operation.method.clone(),
+        path: operation.path.fix(value_of)?,
+        headers: operation
+            .headers
+            .iter()
+            .map(|(name, value)| Ok((name.clone(), value.fix(value_of)?)))
+            .collect::<Result<_, String>>()?,
+        body: match &operation.body {
+            Body::None => Body::None,
+            Body::Text(text) => Body::Text(text.fix(value_of)?),
+            Body::Json(value) => Body::Json(fix_json(value)?),
+        },
+        expect: Expect {
+            statuses: operation.expect.statuses.clone(),
+            json: operation
+                .expect
+                .json
+                .iter()
+                .map(|(path, value)| Ok((path.clone(), fix_json(value)?)))
+                .collect::<Result<_, String>>()?,
+            contains: match &operation.expect.contains {
+                Some(text) => Some(text.fix(value_of)?),
+                None => None,
+            },
+        },
+        captures: operation.captures.clone(),
+        think: operation.think,
+    })
+}
+
+fn ready(
+    operation: Operation,
+    name: &str,
+    target: &Target,
+    names: &mut Vec<String>,
+) -> Result<Ready, String> {
+    let path = operation.path.prefixed(&target.base_path);
+    let uri = match path.as_text() {
+        Some(text) => ReadyUri::Fixed(parse_uri(&text)?),
+        None => ReadyUri::Open(path),
+    };
+    let mut headers = HeaderMap::new();
+    headers.insert(HOST, header_value(&target.host)?);
+    headers.insert(USER_AGENT, HeaderValue::from_static("nightsweep"));
+    let mut open_headers = Vec::new();
+    for (header, value) in operation.headers {
+        match value.as_text() {
+            Some(text) => {
+                headers.insert(header, header_value(&text)?);
+            }
+            None => open_headers.push((header, value)),
+        }
+    }
+    let body = match operation.body {
+        Body::None => ReadyBody::Fixed(Bytes::new()),
+        Body::Text(text) => match text.as_text() {
+            Some(text) => ReadyBody::Fixed(text.into()),
+            None => ReadyBody::Text(text),
+        },
+        Body::Json(value) if value.is_constant() => {
+            let mut random = fastrand::Rng::with_seed(0);
+            let mut counter = super::template::Counter::new(0, 1);
+            let mut nothing = Dynamic {
+                captures: &[],
+                random: &mut random,
+                counter: &mut counter,
+                user: 0,
+            };
+            let value = value
+                .value(&mut nothing)
+                .expect("a constant value has no capture");
+            ReadyBody::Fixed(value.to_string().into())
+        }
+        Body::Json(value) => ReadyBody::Json(value),
+    };
+    let index = names
+        .iter()
+        .position(|known| known == name)
+        .unwrap_or_else(|| {
+            names.push(name.to_owned());
+            names.len() - 1
+        });
+    Ok(Ready {
+        name: u32::try_from(index).expect("a journey has at most ten thousand operations"),
+        think: operation.think,
+        method: operation.method,
+        uri,
+        headers,
+        open_headers,
+        body,
+        expect: operation.expect,
+        captures: operation.captures,
+    })
+}
+
+fn parse_uri(text: &str) -> Result<Uri, String> {
+    // Origin form only: `//host` or `http://` would name another server.
+    if !text.starts_with('/') {
+        return Err(format!("the path \"{text}\" does not start with `/`"));
+    }
+    text.parse()
+        .map_err(|error| format!("the path \"{text}\" is not usable ({error})"))
+}
+
+fn header_value(text: &str) -> Result<HeaderValue, String> {
+    HeaderValue::from_str(text).map_err(|_| "a header value holds a control character".to_owned())
+}
+
+impl Ready {
+    /// Builds the request; the error says what could not be filled.
+    pub(super) fn request(
+        &self,
+        names: &[String],
+        dynamic: &mut Dynamic<'_>,
+    ) -> Result<Outgoing, String> {
+        let unset = |slot: usize| format!("`${{{}}}` was not captured", names[slot]);
+        let mut text = String::new();
+        let uri = match &self.uri {
+            ReadyUri::Fixed(uri) => uri.clone(),
+            ReadyUri::Open(pieces) => {
+                pieces.render(&mut text, dynamic).map_err(unset)?;
+                parse_uri(&text)?
+            }
+        };
+        let mut headers = self.headers.clone();
+        for (name, pieces) in &self.open_headers {
+            text.clear();
+            pieces.render(&mut text, dynamic).map_err(unset)?;
+            headers.insert(name.clone(), header_value(&text)?);
+        }
+        let body = match &self.body {
+            ReadyBody::Fixed(bytes) => bytes.clone(),
+            ReadyBody::Text(pieces) => {
+                let mut body = String::new();
+                pieces.render(&mut body, dynamic).map_err(unset)?;
+                body.into()
+            }
+            ReadyBody::Json(value) => value.value(dynamic).map_err(unset)?.to_string().into(),
+        };
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = uri;
+        *request.headers_mut() = headers;
+        Ok(request)
+    }
+
+    /// How much of the answer's body this operation looks at.
+    pub(super) fn keep(&self) -> Keep {
+        let captures_json = self
+            .captures
+            .iter()
+            .any(|capture| matches!(capture.source, CaptureSource::Json(_)));
+        if captures_json || !self.expect.json.is_empty() || self.expect.contains.is_some() {
+            Keep::All
+        } else {
+            Keep::Excerpt
+        }
+    }
+
+    /// Judges a whole answer and notes what it captures into `captured`.
+    pub(super) fn judge(
+        &self,
+        prepared: &Prepared,
+        answer: &Answer,
+        dynamic: &mut Dynamic<'_>,
+        captured: &mut Vec<(usize, Value)>,
+    ) -> Judged {
+        let status = answer.status.as_u16();
+        let is_expected = if self.expect.statuses.is_empty() {
+            (200..300).contains(&status)
+        } else {
+            self.expect.statuses.contains(&status)
+        };
+        if !is_expected {
+            if prepared.refused.contains(&status) {
+                return Judged {
+                    outcome: Outcome::Refused,
+                    why: Some(format!("status {status}, which means refused")),
+                };
+            }
+            return Judged::error(ErrorClass::Status, self.wrong_status(status, answer));
+        }
+        match self.check_body(prepared, answer, dynamic, captured) {
+            Ok(()) => Judged {
+                outcome: Outcome::Success,
+                why: None,
+            },
+            Err(why) => Judged::error(ErrorClass::Body, why),
+        }
+    }
+
+    fn wrong_status(&self, status: u16, answer: &Answer) -> String {
+        let expected = if self.expect.statuses.is_empty() {
+            "200 to 299".to_owned()
+        } else {
+            let statuses: Vec<String> = self.expect.statuses.iter().map(u16::to_string).collect();
+            statuses.join(" or ")
+        };
+        let excerpt = excerpt(&answer.body);
+        format!("status {status} where {expected} was expected{excerpt}")
+    }
+
+    fn check_body(
+        &self,
+        prepared: &Prepared,
+        answer: &Answer,
+        dynamic: &mut Dynamic<'_>,
+        captured: &mut Vec<(usize, Value)>,
+    ) -> Result<(), String> {
+        if let Some(contains) = &self.expect.contains {
+            let mut text = String::new();
+            contains
+                .render(&mut text, dynamic)
+                .map_err(|slot| format!("`${{{}}}` was not captured", prepared.captures[slot]))?;
+            let needle = text.as_bytes();
+            let is_found = needle.is_empty()
+                || answer
+                    .body
+                    .windows(needle.len())
+                    .any(|window| window == needle);
+            if !is_found {
+                return Err(format!(
+                    "the body does not contain \"{text}\"{}",
+                    excerpt(&answer.body)
+                ));
+            }
+        }
+        let document = if self.keep() == Keep::All && self.looks_into_json() {
+            Some(
+                serde_json::from_slice::<Value>(&answer.body).map_err(|error| {
+                    format!("the body is not JSON ({error}){}", excerpt(&answer.body))
+                })?,
+            )
+        } else {
+            None
+        };
+        if let Some(document) = &document {
+            self.check_json(prepared, document, dynamic)?;
+        }
+        for capture in &self.captures {
+            let value = match &capture.source {
+                CaptureSource::Json(path) => document
+                    .as_ref()
+                    .and_then(|document| path.find(document))
+                    .cloned()
+                    .ok_or_else(|| {
+                        format!(
+                            "the body has no `{}`{}",
+                            path.as_str(),
+                            excerpt(&answer.body)
+                        )
+                    })?,
+                CaptureSource::Header(name) => answer
+                    .headers
+                    .get(name)
+                    .and_then(|value| value.to_str().ok())
+                    .map(|value| Value::String(value.to_owned()))
+                    .ok_or_else(|| format!("the answer has no header `{name}`"))?,
+            };
+            captured.push((capture.slot, value));
+        }
+        Ok(())
+    }
+
+    fn looks_into_json(&self) -> bool {
+        !self.expect.json.is_empty()
+            || self
+                .captures
+                .iter()
+                .any(|capture| matches!(capture.source, CaptureSource::Json(_)))
+    }
+
+    fn check_json(
+        &self,
+        prepared: &Prepared,
+        document: &Value,
+        dynamic: &mut Dynamic<'_>,
+    ) -> Result<(), String> {
+        for (path, expected) in &self.expect.json {
+            let expected = expected
+                .value(dynamic)
+                .map_err(|slot| format!("`${{{}}}` was not captured", prepared.captures[slot]))?;
+            let found = path.find(document);
+            if !found.is_some_and(|found| is_same(found, &expected)) {
+                let found = found.map_or_else(|| "nothing".to_owned(), Value::to_string);
+                return Err(format!(
+                    "`{}` is {found} where {expected} was expected",
+                    path.as_str()
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Equal values; a text and a number or truth value are equal when they read the
+/// same, since a template cannot always know the type the service uses.
+fn is_same(found: &Value, expected: &Value) -> bool {
+    if found.is_f64() || expected.is_f64() {
+        // 1 and 1.0 are one number. Whole numbers are not compared this way:
+        // long ids that differ in the last digit are the same float.
+        if let (Some(found), Some(expected)) = (found.as_f64(), expected.as_f64()) {
+            return found.total_cmp(&expected).is_eq();
+        }
+    }
+    let is_single = |value: &Value| !value.is_array() && !value.is_object() && !value.is_null();
+    found == expected
+        || (is_single(found) && is_single(expected) && plain(found) == plain(expected))
+}
+
+/// `: ` and the first characters of a body on one line, or nothing.
+fn excerpt(body: &[u8]) -> String {
+    let shown = &body[..body.len().min(super::client::EXCERPT_BYTES)];
+    let text: String = String::from_utf8_lossy(shown)
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    let text = text.trim();
+    if text.is_empty() {
+        String::new()
+    } else {
+        format!(": {text}")
+    }
+}

@@ -1,0 +1,591 @@
+//! `${}` in texts: read once, resolved once per loop row, filled per request.
+//!
+//! A text is parsed to a [`Template`]; [`Template::resolve`] replaces what is
+//! known (table fields) and classifies the rest to [`Pieces`]; when the load
+//! starts, [`Pieces::fix`] puts in the cell's values; per request only what is
+//! then still open is computed. Pure but for the numbers [`Dynamic`] supplies.
+//!
+//! Escapes: `$$` is a dollar; a dollar before anything else than `{` or `$`
+//! stands for itself, so that `"$ref"` in a JSON body needs no escape.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+/// A text with `${}` in it, as written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Template {
+    segments: Vec<Segment>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Segment {
+    Text(String),
+    /// What stands between the braces (itself a template, for nested names) and
+    /// the byte offset of the `$`.
+    Variable(Template, usize),
+}
+
+/// A mistake in a template and the byte offset of its `$`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct TemplateError {
+    pub(super) offset: usize,
+    pub(super) message: String,
+}
+
+impl TemplateError {
+    fn new(offset: usize, message: impl Into<String>) -> Self {
+        Self {
+            offset,
+            message: message.into(),
+        }
+    }
+}
+
+/// Nested names deeper than this are a mistake, not a wish.
+const DEEPEST_NESTING: usize = 4;
+
+impl Template {
+    /// Reads a text.
+    pub(super) fn parse(text: &str) -> Result<Self, TemplateError> {
+        let mut position = 0;
+        Self::parse_from(text, &mut position, 0)
+    }
+
+    /// Reads up to the end of the text, or to the `}` that closes a nested name.
+    fn parse_from(text: &str, position: &mut usize, depth: usize) -> Result<Self, TemplateError> {
+        let start = *position;
+        let mut segments = Vec::new();
+        let mut literal = String::new();
+        loop {
+            let rest = &text[*position..];
+            if rest.is_empty() || (depth > 0 && rest.starts_with('}')) {
+                break;
+            }
+            if rest.starts_with("$$") {
+                literal.push('$');
+                *position += 2;
+            } else if rest.starts_with("${") {
+                if depth >= DEEPEST_NESTING {
+                    return Err(TemplateError::new(*position, "`${}` nested too deep"));
+                }
+                if !literal.is_empty() {
+                    segments.push(Segment::Text(std::mem::take(&mut literal)));
+                }
+                let offset = *position;
+                *position += 2;
+                let name = Self::parse_from(text, position, depth + 1)?;
+                if !text[*position..].starts_with('}') {
+                    return Err(TemplateError::new(offset, "`${` without its `}`"));
+                }
+                *position += 1;
+                if name.segments.is_empty() {
+                    return Err(TemplateError::new(offset, "`${}` without a name"));
+                }
+                segments.push(Segment::Variable(name, offset));
+            } else {
+                let character = rest.chars().next().expect("the rest is not empty");
+                literal.push(character);
+                *position += character.len_utf8();
+            }
+        }
+        if !literal.is_empty() {
+            segments.push(Segment::Text(literal));
+        }
+        debug_assert!(*position >= start, "the position only moves on");
+        Ok(Self { segments })
+    }
+
+    /// Replaces what `scope` knows and classifies the rest.
+    pub(super) fn resolve(&self, scope: &mut dyn Scope) -> Result<Pieces, TemplateError> {
+        let mut pieces = Pieces::default();
+        for segment in &self.segments {
+            match segment {
+                Segment::Text(text) => pieces.push(Piece::Text(text.clone())),
+                Segment::Variable(name, offset) => {
+                    let name = name.resolve(scope)?;
+                    let Some(name) = name.as_text() else {
+                        return Err(TemplateError::new(
+                            *offset,
+                            "a name within a name must be a field of the step's table: \
+                             other values there are not yet supported",
+                        ));
+                    };
+                    let piece = scope
+                        .lookup(name.trim())
+                        .map_err(|message| TemplateError::new(*offset, message))?;
+                    pieces.push(piece);
+                }
+            }
+        }
+        Ok(pieces)
+    }
+}
+
+/// What a name stands for, in the place where the template stands.
+pub(super) trait Scope {
+    /// The piece for a name, or what is wrong with it.
+    fn lookup(&mut self, name: &str) -> Result<Piece, String>;
+}
+
+/// One part of a resolved template.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Piece {
+    /// Text as it is sent.
+    Text(String),
+    /// A known value whose type matters where it stands alone in JSON.
+    Value(Value),
+    /// What an earlier step of the journey captured, by slot.
+    Capture(usize),
+    /// A value that is given when the load starts, by name: cell values, `env.X`.
+    External(String),
+    /// A new random UUID, version 4.
+    Uuid,
+    /// A number that is unique in the run.
+    Counter,
+    /// A whole number between two, both included.
+    Random(i64, i64),
+    /// The virtual user's number.
+    User,
+}
+
+impl Piece {
+    /// `uuid`, `counter`, `user`, `random(1, 100)`; `None` for other names.
+    pub(super) fn builtin(name: &str) -> Option<Result<Self, String>> {
+        match name {
+            "uuid" => Some(Ok(Self::Uuid)),
+            "counter" => Some(Ok(Self::Counter)),
+            "user" => Some(Ok(Self::User)),
+            _ => name
+                .strip_prefix("random")
+                .filter(|rest| rest.trim_start().starts_with('('))
+                .map(|arguments| {
+                    parse_range(arguments.trim()).ok_or_else(|| {
+                        format!(
+                            "`{name}` is not `random(LOW, HIGH)` with two whole numbers, low first"
+                        )
+                    })
+                }),
+        }
+    }
+}
+
+fn parse_range(arguments: &str) -> Option<Piece> {
+    let inner = arguments.strip_prefix('(')?.strip_suffix(')')?;
+    let (low, high) = inner.split_once(',')?;
+    let (low, high) = (low.trim().parse().ok()?, high.trim().parse().ok()?);
+    (low <= high).then_some(Piece::Random(low, high))
+}
+
+/// A resolved template.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Pieces(Vec<Piece>);
+
+impl Pieces {
+    /// A text without any `${}`.
+    pub(super) fn text(text: impl Into<String>) -> Self {
+        let mut pieces = Self::default();
+        pieces.push(Piece::Text(text.into()));
+        pieces
+    }
+
+    /// The same with a text before it.
+    pub(super) fn prefixed(&self, text: &str) -> Self {
+        let mut prefixed = Self::default();
+        if !text.is_empty() {
+            prefixed.push(Piece::Text(text.to_owned()));
+        }
+        for piece in &self.0 {
+            prefixed.push(piece.clone());
+        }
+        prefixed
+    }
+
+    fn push(&mut self, piece: Piece) {
+        match (self.0.last_mut(), piece) {
+            (Some(Piece::Text(last)), Piece::Text(text)) => last.push_str(&text),
+            (_, piece) => self.0.push(piece),
+        }
+    }
+
+    /// The parts, in order.
+    pub(super) fn pieces(&self) -> &[Piece] {
+        &self.0
+    }
+
+    /// The whole text, where nothing of it is open.
+    pub(super) fn as_text(&self) -> Option<String> {
+        let mut out = String::new();
+        for piece in &self.0 {
+            match piece {
+                Piece::Text(text) => out.push_str(text),
+                Piece::Value(value) => push_plain(&mut out, value),
+                _ => return None,
+            }
+        }
+        Some(out)
+    }
+
+    /// The text for people, open parts as they are written.
+    pub(super) fn describe(&self, captures: &[String]) -> String {
+        let mut out = String::new();
+        for piece in &self.0 {
+            match piece {
+                Piece::Text(text) => out.push_str(text),
+                Piece::Value(value) => push_plain(&mut out, value),
+                Piece::Capture(slot) => {
+                    let _ = write!(out, "${{{}}}", captures[*slot]);
+                }
+                Piece::External(name) => {
+                    let _ = write!(out, "${{{name}}}");
+                }
+                Piece::Uuid => out.push_str("${uuid}"),
+                Piece::Counter => out.push_str("${counter}"),
+                Piece::Random(low, high) => {
+                    let _ = write!(out, "${{random({low}, {high})}}");
+                }
+                Piece::User => out.push_str("${user}"),
+            }
+        }
+        out
+    }
+
+    /// Puts in the values that are known when the load starts; the first name
+    /// without one is the error.
+    pub(super) fn fix(&self, value_of: &dyn Fn(&str) -> Option<Value>) -> Result<Self, String> {
+        let mut fixed = Self::default();
+        // A lone piece keeps its type; joined with others it is text anyway.
+        let is_lone = self.0.len() == 1;
+        for piece in &self.0 {
+            let piece = match piece {
+                Piece::External(name) => Piece::Value(value_of(name).ok_or_else(|| name.clone())?),
+                other => other.clone(),
+            };
+            fixed.push(match piece {
+                Piece::Value(value) if !is_lone => Piece::Text(plain(&value)),
+                other => other,
+            });
+        }
+        Ok(fixed)
+    }
+
+    /// Appends the text of this request. An unset capture is the error, by slot.
+    pub(super) fn render(&self, out: &mut String, dynamic: &mut Dynamic<'_>) -> Result<(), usize> {
+        for piece in &self.0 {
+            match piece {
+                Piece::Text(text) => out.push_str(text),
+                Piece::Value(value) => push_plain(out, value),
+                Piece::Capture(slot) => push_plain(out, dynamic.capture(*slot)?),
+                open => push_plain(out, &dynamic.value(open)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The value of this request: typed where one piece stands alone, else text.
+    pub(super) fn value(&self, dynamic: &mut Dynamic<'_>) -> Result<Value, usize> {
+        match self.0.as_slice() {
+            [Piece::Value(value)] => Ok(value.clone()),
+            [Piece::Capture(slot)] => dynamic.capture(*slot).cloned(),
+            [open @ (Piece::Uuid | Piece::Counter | Piece::Random(..) | Piece::User)] => {
+                Ok(dynamic.value(open))
+            }
+            _ => {
+                let mut text = String::new();
+                self.render(&mut text, dynamic)?;
+                Ok(Value::String(text))
+            }
+        }
+    }
+}
+
+/// A value as it stands in a text: strings without quotes.
+pub(super) fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn push_plain(out: &mut String, value: &Value) {
+    match value {
+        Value::String(text) => out.push_str(text),
+        other => {
+            let _ = write!(out, "{other}");
+        }
+    }
+}
+
+/// What changes from request to request.
+#[derive(Debug)]
+pub(super) struct Dynamic<'a> {
+    /// What the journey captured so far, by slot.
+    pub(super) captures: &'a [Option<Value>],
+    /// Random numbers of the load thread.
+    pub(super) random: &'a mut fastrand::Rng,
+    /// Numbers unique in the run.
+    pub(super) counter: &'a mut Counter,
+    /// The virtual user's number, from 0.
+    pub(super) user: u32,
+}
+
+impl Dynamic<'_> {
+    fn capture(&self, slot: usize) -> Result<&Value, usize> {
+        self.captures.get(slot).and_then(Option::as_ref).ok_or(slot)
+    }
+
+    fn value(&mut self, piece: &Piece) -> Value {
+        match piece {
+            Piece::Uuid => Value::String(uuid(self.random)),
+            Piece::Counter => Value::from(self.counter.next()),
+            Piece::Random(low, high) => Value::from(self.random.i64(*low..=*high)),
+            Piece::User => Value::from(self.user),
+            Piece::Text(text) | Piece::External(text) => Value::String(text.clone()),
+            Piece::Value(value) => value.clone(),
+            Piece::Capture(_) => Value::Null,
+        }
+    }
+}
+
+/// Numbers from 1 that no other thread of the run hands out.
+///
+/// Thread t of T takes every T-th number, so nothing is shared per request.
+#[derive(Debug, Clone)]
+pub(super) struct Counter {
+    next: u64,
+    stride: u64,
+}
+
+impl Counter {
+    /// The counter of one thread of so many.
+    pub(super) fn new(thread: usize, n_threads: usize) -> Self {
+        Self {
+            next: thread as u64 + 1,
+            stride: n_threads as u64,
+        }
+    }
+
+    fn next(&mut self) -> u64 {
+        let number = self.next;
+        self.next += self.stride;
+        number
+    }
+}
+
+/// A random UUID. **Source**: RFC 9562, section 5.4 (version 4).
+fn uuid(random: &mut fastrand::Rng) -> String {
+    let bits = (random.u128(..) & !(0xF << 76) & !(0x3 << 62)) | (0x4 << 76) | (0x2 << 62);
+    let hex = format!("{bits:032x}");
+    format!(
+        "{}-{}-{}-{}-{}",
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..]
+    )
+}
+
+/// A JSON value with templates in its strings.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum JsonTemplate<T> {
+    /// A value without a template.
+    Literal(Value),
+    /// A string with or without templates.
+    Text(T),
+    /// An array.
+    Array(Vec<Self>),
+    /// An object; keys are taken as they are.
+    Object(Vec<(String, Self)>),
+}
+
+impl<T> JsonTemplate<T> {
+    /// The same value with every text turned into something else.
+    pub(super) fn try_map<U, E>(
+        &self,
+        map: &mut impl FnMut(&T) -> Result<U, E>,
+    ) -> Result<JsonTemplate<U>, E> {
+        Ok(match self {
+            Self::Literal(value) => JsonTemplate::Literal(value.clone()),
+            Self::Text(text) => JsonTemplate::Text(map(text)?),
+            Self::Array(items) => JsonTemplate::Array(
+                items
+                    .iter()
+                    .map(|item| item.try_map(map))
+                    .collect::<Result<_, E>>()?,
+            ),
+            Self::Object(fields) => JsonTemplate::Object(
+                fields
+                    .iter()
+                    .map(|(key, value)| Ok((key.clone(), value.try_map(map)?)))
+                    .collect::<Result<_, E>>()?,
+            ),
+        })
+    }
+}
+
+impl JsonTemplate<Pieces> {
+    /// The JSON value of this request. An unset capture is the error, by slot.
+    pub(super) fn value(&self, dynamic: &mut Dynamic<'_>) -> Result<Value, usize> {
+        Ok(match self {
+            Self::Literal(value) => value.clone(),
+            Self::Text(pieces) => pieces.value(dynamic)?,
+            Self::Array(items) => Value::Array(
+                items
+                    .iter()
+                    .map(|item| item.value(dynamic))
+                    .collect::<Result<_, _>>()?,
+            ),
+            Self::Object(fields) => Value::Object(
+                fields
+                    .iter()
+                    .map(|(key, value)| Ok((key.clone(), value.value(dynamic)?)))
+                    .collect::<Result<_, usize>>()?,
+            ),
+        })
+    }
+
+    /// Whether the value is the same for every request.
+    pub(super) fn is_constant(&self) -> bool {
+        match self {
+            Self::Literal(_) => true,
+            Self::Text(pieces) => pieces.as_text().is_some(),
+            Self::Array(items) => items.iter().all(Self::is_constant),
+            Self::Object(fields) => fields.iter().all(|(_, value)| value.is_constant()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    struct Fields;
+    impl Scope for Fields {
+        fn lookup(&mut self, name: &str) -> Result<Piece, String> {
+            if let Some(builtin) = Piece::builtin(name) {
+                return builtin;
+            }
+            match name {
+                "resource.type" => Ok(Piece::Text("Patient".into())),
+                "id.Patient" => Ok(Piece::Capture(0)),
+                "cpus" => Ok(Piece::External("cpus".into())),
+                other => Err(format!("no {other}")),
+            }
+        }
+    }
+
+    fn resolve(text: &str) -> Result<Pieces, TemplateError> {
+        Template::parse(text)?.resolve(&mut Fields)
+    }
+
+    fn render(pieces: &Pieces, captures: &[Option<Value>]) -> Result<String, usize> {
+        let mut out = String::new();
+        let mut dynamic = Dynamic {
+            captures,
+            random: &mut fastrand::Rng::with_seed(7),
+            counter: &mut Counter::new(0, 1),
+            user: 3,
+        };
+        pieces.render(&mut out, &mut dynamic)?;
+        Ok(out)
+    }
+
+    #[test]
+    fn a_dollar_is_doubled_or_stands_alone() {
+        for (text, out) in [
+            ("US$$ 5", "US$ 5"),
+            ("{\"$ref\": 1}", "{\"$ref\": 1}"),
+            ("$", "$"),
+            ("$${uuid}", "${uuid}"),
+            ("a}b", "a}b"),
+        ] {
+            assert_eq!(render(&resolve(text).unwrap(), &[]).as_deref(), Ok(out));
+        }
+    }
+
+    #[test]
+    fn a_table_field_inside_a_name_picks_the_capture() {
+        let pieces = resolve("/fhir/${resource.type}/${id.${resource.type}}").unwrap();
+        assert_eq!(
+            pieces.pieces(),
+            [Piece::Text("/fhir/Patient/".into()), Piece::Capture(0)]
+        );
+        let captures = [Some(Value::String("17".into()))];
+        assert_eq!(render(&pieces, &captures).unwrap(), "/fhir/Patient/17");
+        assert_eq!(render(&pieces, &[None]), Err(0), "unset");
+    }
+
+    #[test]
+    fn broken_templates_say_where() {
+        for (text, offset) in [
+            ("ab${uuid", 2),
+            ("x${}", 1),
+            ("${random(5, 1)}", 0),
+            ("é${nope}", 2),
+        ] {
+            assert_eq!(resolve(text).unwrap_err().offset, offset, "{text}");
+        }
+        assert!(resolve("${a${b${c${d${e}}}}}").is_err());
+        assert!(resolve("${id.${cpus}}").is_err(), "only table fields nest");
+    }
+
+    #[test]
+    fn a_lone_value_keeps_its_type_and_a_joined_one_is_text() {
+        let four = |name: &str| (name == "cpus").then(|| Value::from(4));
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut counter = Counter::new(0, 1);
+        let mut dynamic = Dynamic {
+            captures: &[],
+            random: &mut random,
+            counter: &mut counter,
+            user: 0,
+        };
+        let fix = |text: &str| resolve(text).unwrap().fix(&four).unwrap();
+        assert_eq!(fix("${cpus}").value(&mut dynamic), Ok(Value::from(4)));
+        assert_eq!(fix("${cpus}x").value(&mut dynamic), Ok(Value::from("4x")));
+        assert_eq!(
+            resolve("${cpus}").unwrap().fix(&|_| None),
+            Err("cpus".to_owned())
+        );
+    }
+
+    #[test]
+    fn counters_of_threads_never_meet_and_uuids_differ() {
+        let mut seen = HashSet::new();
+        for thread in 0..3 {
+            let mut counter = Counter::new(thread, 3);
+            for _ in 0..100 {
+                assert!(seen.insert(counter.next()));
+            }
+        }
+        assert_eq!(seen.len(), 300);
+        let mut random = fastrand::Rng::with_seed(5);
+        let uuids: HashSet<String> = (0..1000).map(|_| uuid(&mut random)).collect();
+        assert_eq!(uuids.len(), 1000);
+        for uuid in uuids {
+            assert_eq!(uuid.len(), 36);
+            assert_eq!(&uuid[14..15], "4");
+            assert!(["8", "9", "a", "b"].contains(&&uuid[19..20]), "{uuid}");
+        }
+    }
+
+    #[test]
+    fn random_includes_both_ends() {
+        let pieces = resolve("${random(1, 3)}").unwrap();
+        let mut random = fastrand::Rng::with_seed(5);
+        let mut counter = Counter::new(0, 1);
+        let mut dynamic = Dynamic {
+            captures: &[],
+            random: &mut random,
+            counter: &mut counter,
+            user: 0,
+        };
+        let seen: HashSet<String> = (0..200)
+            .map(|_| pieces.value(&mut dynamic).unwrap().to_string())
+            .collect();
+        assert_eq!(seen.len(), 3);
+    }
+}

@@ -1,0 +1,196 @@
+//! An HTTP server for tests: counts what it gets and answers as scripted.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+
+use super::plan::Target;
+
+/// One request as the server read it.
+#[derive(Debug, Clone)]
+pub(super) struct Got {
+    pub(super) method: String,
+    pub(super) path: String,
+    pub(super) head: String,
+    pub(super) body: String,
+    /// Requests before it, on all connections.
+    pub(super) index: u64,
+}
+
+/// What the server does with a request.
+#[derive(Debug, Clone)]
+pub(super) enum Reply {
+    /// Answers with a status and a body.
+    Answer(u16, String),
+    /// Waits, then does something else.
+    After(Duration, Box<Reply>),
+    /// Sends these bytes, keeps the connection.
+    Raw(String),
+    /// Sends these bytes, then closes.
+    RawThenClose(String),
+    /// Sends the parts with a wait between.
+    Slow(Vec<String>, Duration),
+    /// Answers, then closes without having said so.
+    AnswerThenClose(u16, String),
+    /// Reads on and never answers.
+    Never,
+}
+
+pub(super) fn ok() -> Reply {
+    Reply::Answer(200, "ok".into())
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) requests: AtomicU64,
+    pub(super) connections: AtomicU64,
+    pub(super) open: AtomicUsize,
+    pub(super) most_open: AtomicUsize,
+    pub(super) log: Mutex<Vec<(Instant, Got)>>,
+}
+
+#[derive(Debug)]
+pub(super) struct TestServer {
+    pub(super) target: Target,
+    pub(super) seen: Arc<Seen>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+type Script = dyn Fn(&Got) -> Reply + Send + Sync;
+
+impl TestServer {
+    pub(super) fn start(script: impl Fn(&Got) -> Reply + Send + Sync + 'static) -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let seen = Arc::new(Seen::default());
+        let (stop, stopped) = oneshot::channel();
+        let script: Arc<Script> = Arc::new(script);
+        let server_seen = Arc::clone(&seen);
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                let listener = TcpListener::from_std(listener).unwrap();
+                let accept = async {
+                    loop {
+                        let (stream, _) = listener.accept().await.unwrap();
+                        stream.set_nodelay(true).unwrap();
+                        let (seen, script) = (Arc::clone(&server_seen), Arc::clone(&script));
+                        tokio::spawn(async move {
+                            seen.connections.fetch_add(1, Ordering::SeqCst);
+                            let open = seen.open.fetch_add(1, Ordering::SeqCst) + 1;
+                            seen.most_open.fetch_max(open, Ordering::SeqCst);
+                            let _ = serve(stream, &seen, script.as_ref()).await;
+                            seen.open.fetch_sub(1, Ordering::SeqCst);
+                        });
+                    }
+                };
+                tokio::select! { () = accept => {}, _ = stopped => {} }
+            });
+        });
+        Self {
+            target: Target {
+                address,
+                host: address.to_string(),
+                base_path: String::new(),
+            },
+            seen,
+            stop: Some(stop),
+            thread: Some(thread),
+        }
+    }
+
+    pub(super) fn requests(&self) -> u64 {
+        self.seen.requests.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn log(&self) -> Vec<(Instant, Got)> {
+        self.seen.log.lock().unwrap().clone()
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        let _ = self.stop.take().unwrap().send(());
+        let _ = self.thread.take().unwrap().join();
+    }
+}
+
+async fn serve(mut stream: TcpStream, seen: &Seen, script: &Script) -> std::io::Result<()> {
+    let mut buffer = Vec::new();
+    while let Some(mut got) = read_request(&mut stream, &mut buffer).await? {
+        got.index = seen.requests.fetch_add(1, Ordering::SeqCst);
+        let mut reply = script(&got);
+        seen.log.lock().unwrap().push((Instant::now(), got));
+        while let Reply::After(wait, then) = reply {
+            tokio::time::sleep(wait).await;
+            reply = *then;
+        }
+        match reply {
+            Reply::Answer(status, body) => stream.write_all(&answer(status, &body)).await?,
+            Reply::AnswerThenClose(status, body) => {
+                return stream.write_all(&answer(status, &body)).await;
+            }
+            Reply::Raw(text) => stream.write_all(text.as_bytes()).await?,
+            Reply::RawThenClose(text) => return stream.write_all(text.as_bytes()).await,
+            Reply::Slow(parts, wait) => {
+                for part in parts {
+                    stream.write_all(part.as_bytes()).await?;
+                    tokio::time::sleep(wait).await;
+                }
+            }
+            Reply::Never => {
+                while stream.read_buf(&mut buffer).await? > 0 {}
+                return Ok(());
+            }
+            Reply::After(..) => unreachable!("unpacked above"),
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn answer(status: u16, body: &str) -> Vec<u8> {
+    let length = body.len();
+    format!("HTTP/1.1 {status} X\r\nContent-Length: {length}\r\n\r\n{body}").into_bytes()
+}
+
+async fn read_request(
+    stream: &mut TcpStream,
+    buffer: &mut Vec<u8>,
+) -> std::io::Result<Option<Got>> {
+    loop {
+        let text = String::from_utf8_lossy(buffer).into_owned();
+        if let Some((head, rest)) = text.split_once("\r\n\r\n") {
+            let length = head
+                .lines()
+                .filter_map(|line| line.split_once(':'))
+                .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+                .map_or(0, |(_, value)| value.trim().parse().unwrap());
+            if rest.len() >= length {
+                let mut first = head.split(' ');
+                let method = first.next().unwrap().to_owned();
+                let path = first.next().unwrap().to_owned();
+                let got = Got {
+                    method,
+                    path,
+                    head: head.to_owned(),
+                    body: rest[..length].to_owned(),
+                    index: 0,
+                };
+                buffer.drain(..head.len() + 4 + length);
+                return Ok(Some(got));
+            }
+        }
+        if stream.read_buf(buffer).await? == 0 {
+            return Ok(None);
+        }
+    }
+}

@@ -1,0 +1,546 @@
+//! What the tasks of one load thread share: the phase clock, slots, counters.
+//!
+//! A load thread is one event loop on one OS thread; nothing here is shared with
+//! another thread, so there are cells instead of locks. `closed` and `open` hold
+//! the two ways of pacing, `journey` sends requests, `generator` directs threads.
+//!
+//! **Invariant**: membership of a window is decided by comparing one moment with
+//! the phase clock, never by the order in which tasks happen to run.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::client::Connection;
+use super::closed;
+use super::fine_timer::FineTimer;
+use super::open::{self, OpenState};
+use super::plan::LoadModel;
+use super::prepare::Prepared;
+use super::template::Counter;
+use crate::measure::{Outcome, Sample};
+
+/// How often deadlines are looked at, the drain is checked and samples leave.
+const HOUSEKEEPING: Duration = Duration::from_millis(10);
+/// Samples leave at least so often, so that ticks are fresh.
+const FLUSH_AFTER: Duration = Duration::from_millis(100);
+/// And when so many have gathered: 200 KB.
+const FLUSH_SAMPLES: usize = 4_096;
+/// Failures are put into words at most so often: under a storm of errors the
+/// words would cost more than the requests.
+const FAILURE_EVERY: Duration = Duration::from_millis(50);
+
+/// What a thread is told once.
+#[derive(Debug)]
+pub(super) struct ThreadPlan {
+    pub(super) prepared: Prepared,
+    pub(super) address: SocketAddr,
+    pub(super) timeout: Duration,
+    pub(super) n_threads: usize,
+    pub(super) seed: u64,
+}
+
+/// The edges and pacing of the phase under way.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct PhaseClock {
+    pub(super) index: usize,
+    pub(super) start: Instant,
+    pub(super) end: Instant,
+    pub(super) model: LoadModel,
+}
+
+impl PhaseClock {
+    /// Whether a moment is inside: the left edge is, the right edge is not.
+    pub(super) fn holds(&self, moment: Instant) -> bool {
+        self.start <= moment && moment < self.end
+    }
+
+    /// The part of a stretch of time that is inside.
+    fn overlap(&self, from: Instant, to: Instant) -> Duration {
+        to.min(self.end)
+            .saturating_duration_since(from.max(self.start))
+    }
+}
+
+/// What a thread is told while it runs.
+#[derive(Debug)]
+pub(super) enum Command {
+    /// The next phase begins soon.
+    Begin(PhaseClock),
+    /// The drain of the phase is over: give up what is still in flight, report.
+    Close,
+    /// End at once.
+    Stop,
+}
+
+/// What a thread says.
+#[derive(Debug)]
+pub(super) enum Report {
+    /// What ended since the last one; it belongs to the phase under way.
+    Batch(Batch),
+    /// Nothing of the phase is in flight any more.
+    Drained { phase: usize },
+    /// The thread's last word on the phase.
+    Closed { thread: usize, totals: Totals },
+    /// The thread cannot go on.
+    Broken { thread: usize, message: String },
+    /// From outside: end at once.
+    Stop,
+}
+
+/// What ended since the last report.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub(super) samples: Vec<Sample>,
+    /// Journeys that ended in the phase. **Units**: nanoseconds.
+    pub(super) journeys: Vec<(Outcome, u64)>,
+    pub(super) failures: Vec<String>,
+}
+
+/// Sums of one phase on one thread.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Totals {
+    pub(super) arrivals: u64,
+    pub(super) not_attempted: u64,
+    pub(super) held_back: u64,
+    /// Time that journeys spent in requests, thinking and pausing.
+    pub(super) recorded: Duration,
+    /// Time that journeys were under way (open loop), by the count of them.
+    pub(super) under_way: Duration,
+    pub(super) cpu: Duration,
+}
+
+/// Why a request was taken away from its task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cancel {
+    TimedOut,
+    Abandoned,
+}
+
+/// Who sits on a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sitter {
+    /// A closed-loop user by number.
+    User(u32),
+    /// A journey of an open loop.
+    Arrival,
+}
+
+/// The watched state of one journey at a time: at most one request in flight.
+#[derive(Debug)]
+pub(super) struct Slot {
+    sitter: Cell<Sitter>,
+    busy_since: Cell<Option<Instant>>,
+    deadline: Cell<Option<Instant>>,
+    /// Whether the request in flight belongs to the phase under way.
+    is_counted: Cell<bool>,
+    cancel: Cell<Option<Cancel>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Slot {
+    /// Runs a future until it is done or the slot's request is cancelled.
+    pub(super) async fn guard<F: Future>(&self, future: F) -> Result<F::Output, Cancel> {
+        let mut future = pin!(future);
+        std::future::poll_fn(|cx| {
+            if let Some(cancel) = self.cancel.take() {
+                return Poll::Ready(Err(cancel));
+            }
+            let mut waker = self.waker.borrow_mut();
+            if !waker
+                .as_ref()
+                .is_some_and(|known| known.will_wake(cx.waker()))
+            {
+                *waker = Some(cx.waker().clone());
+            }
+            drop(waker);
+            future.as_mut().poll(cx).map(Ok)
+        })
+        .await
+    }
+
+    fn cancel(&self, cancel: Cancel) {
+        self.deadline.set(None);
+        self.cancel.set(Some(cancel));
+        if let Some(waker) = self.waker.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+/// A place for one journey at a time: a connection and its slot.
+#[derive(Debug)]
+pub(super) struct Seat {
+    pub(super) connection: Option<Connection>,
+    pub(super) slot: Rc<Slot>,
+    /// What `${user}` is.
+    pub(super) user: u32,
+    id: u32,
+}
+
+/// Everything the tasks of one load thread share.
+#[derive(Debug)]
+pub(super) struct Thread {
+    pub(super) index: usize,
+    pub(super) plan: Arc<ThreadPlan>,
+    pub(super) timer: Rc<FineTimer>,
+    pub(super) random: RefCell<fastrand::Rng>,
+    pub(super) counter: RefCell<Counter>,
+    pub(super) open: OpenState,
+    pub(super) users: RefCell<HashSet<u32>>,
+    pub(super) totals: RefCell<Totals>,
+    phase: Cell<Option<PhaseClock>>,
+    batch: RefCell<Batch>,
+    flushed: Cell<Instant>,
+    last_failure: Cell<Option<Instant>>,
+    slots: RefCell<Vec<Rc<Slot>>>,
+    seats: RefCell<Vec<Seat>>,
+    drain: RefCell<Drain>,
+    outbox: mpsc::Sender<Report>,
+    pub(super) broken: Notify,
+}
+
+/// Where the thread is between the phase's right edge and its close.
+#[derive(Debug, Default)]
+struct Drain {
+    /// Looks in a row that found nothing in flight.
+    quiet_looks: u32,
+    is_reported: bool,
+    is_closing: bool,
+    cpu_at_begin: Duration,
+    cpu_used: Option<Duration>,
+}
+
+impl Thread {
+    pub(super) fn new(
+        index: usize,
+        plan: Arc<ThreadPlan>,
+        outbox: mpsc::Sender<Report>,
+    ) -> std::io::Result<Rc<Self>> {
+        // Different threads draw different numbers from one seed.
+        let seed = plan.seed ^ (index as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        Ok(Rc::new(Self {
+            index,
+            timer: Rc::new(FineTimer::new()?),
+            random: RefCell::new(fastrand::Rng::with_seed(seed)),
+            counter: RefCell::new(Counter::new(index, plan.n_threads)),
+            plan,
+            open: OpenState::default(),
+            users: RefCell::default(),
+            totals: RefCell::default(),
+            phase: Cell::new(None),
+            batch: RefCell::default(),
+            flushed: Cell::new(Instant::now()),
+            last_failure: Cell::new(None),
+            slots: RefCell::default(),
+            seats: RefCell::default(),
+            drain: RefCell::default(),
+            outbox,
+            broken: Notify::new(),
+        }))
+    }
+
+    /// Serves commands until told to stop. The thread's main task.
+    pub(super) async fn run(self: Rc<Self>, mut commands: UnboundedReceiver<Command>) {
+        let timer = Rc::clone(&self.timer);
+        let thread = Rc::clone(&self);
+        self.spawn(async move {
+            if let Err(error) = timer.run().await {
+                thread.report_broken(format!("the timer failed: {error}"));
+            }
+        });
+        let mut housekeeping = tokio::time::interval(HOUSEKEEPING);
+        housekeeping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                () = self.broken.notified() => return,
+                command = commands.recv() => match command {
+                    Some(Command::Begin(clock)) => self.begin(clock),
+                    Some(Command::Close) => self.close(),
+                    Some(Command::Stop) | None => return,
+                },
+                _ = housekeeping.tick() => self.keep_house(),
+            }
+        }
+    }
+
+    /// Starts a task whose panic ends the load with an error instead of silence.
+    pub(super) fn spawn(self: &Rc<Self>, task: impl Future<Output = ()> + 'static) {
+        let guard = PanicGuard(Rc::clone(self));
+        tokio::task::spawn_local(async move {
+            let _guard = guard;
+            task.await;
+        });
+    }
+
+    /// The phase under way.
+    pub(super) fn phase(&self) -> Option<PhaseClock> {
+        self.phase.get()
+    }
+
+    /// The phase under way, if the moment is inside it.
+    pub(super) fn phase_at(&self, moment: Instant) -> Option<PhaseClock> {
+        self.phase.get().filter(|phase| phase.holds(moment))
+    }
+
+    /// A seat, with a connection where one is idle.
+    pub(super) fn take_seat(&self, sitter: Sitter) -> Seat {
+        let idle = self.seats.borrow_mut().pop();
+        let mut seat = idle.unwrap_or_else(|| {
+            let slot = Rc::new(Slot {
+                sitter: Cell::new(sitter),
+                busy_since: Cell::new(None),
+                deadline: Cell::new(None),
+                is_counted: Cell::new(false),
+                cancel: Cell::new(None),
+                waker: RefCell::new(None),
+            });
+            let mut slots = self.slots.borrow_mut();
+            slots.push(Rc::clone(&slot));
+            let ordinal = (slots.len() - 1) * self.plan.n_threads + self.index;
+            let id = u32::try_from(ordinal).expect("fewer seats than a process can have sockets");
+            Seat {
+                connection: None,
+                slot,
+                user: id,
+                id,
+            }
+        });
+        seat.user = match sitter {
+            Sitter::User(user) => user,
+            Sitter::Arrival => seat.id,
+        };
+        seat.slot.sitter.set(sitter);
+        seat
+    }
+
+    /// Gives a seat back; its connection lives on.
+    pub(super) fn put_seat(&self, seat: Seat) {
+        self.seats.borrow_mut().push(seat);
+    }
+
+    /// A request leaves: from now on it is watched.
+    pub(super) fn request_starts(&self, slot: &Slot, sent: Instant, is_counted: bool) {
+        slot.busy_since.set(Some(sent));
+        slot.deadline.set(Some(sent + self.plan.timeout));
+        slot.is_counted.set(is_counted);
+        slot.cancel.set(None);
+    }
+
+    /// The request ended.
+    pub(super) fn request_ends(&self, slot: &Slot, ended: Instant) {
+        slot.deadline.set(None);
+        slot.is_counted.set(false);
+        slot.cancel.set(None);
+        self.span_ends(slot, ended);
+    }
+
+    /// Waits as a part of a journey: thinking or pausing.
+    pub(super) async fn wait(&self, slot: &Slot, from: Instant, until: Instant) {
+        slot.busy_since.set(Some(from));
+        self.timer.sleep_until(until).await;
+        self.span_ends(slot, Instant::now());
+    }
+
+    fn span_ends(&self, slot: &Slot, ended: Instant) {
+        if let Some(from) = slot.busy_since.take() {
+            self.add_span(slot, from, ended);
+        }
+    }
+
+    /// Counts a stretch of a journey's time, as far as it is the phase's own.
+    fn add_span(&self, slot: &Slot, from: Instant, to: Instant) {
+        let Some(phase) = self.phase.get() else {
+            return;
+        };
+        let is_own = match (phase.model, slot.sitter.get()) {
+            // Users that are on their way out are not among the phase's users.
+            (LoadModel::Closed { users }, Sitter::User(user)) => user < users,
+            (LoadModel::Open { .. }, Sitter::Arrival) => true,
+            _ => false,
+        };
+        if is_own {
+            self.totals.borrow_mut().recorded += phase.overlap(from, to);
+        }
+    }
+
+    /// Counts time under way of so many open-loop journeys.
+    pub(super) fn add_under_way(&self, n_journeys: u32, from: Instant, to: Instant) {
+        if let Some(phase) = self.phase.get() {
+            self.totals.borrow_mut().under_way += phase.overlap(from, to) * n_journeys;
+        }
+    }
+
+    /// Notes a request that belongs to the phase under way.
+    pub(super) fn record(&self, sample: Sample) {
+        let mut batch = self.batch.borrow_mut();
+        batch.samples.push(sample);
+        if batch.samples.len() >= FLUSH_SAMPLES {
+            drop(batch);
+            self.flush();
+        }
+    }
+
+    /// Notes a journey, if it ended in the phase under way.
+    pub(super) fn record_journey(&self, outcome: Outcome, began: Instant, ended: Instant) {
+        if self.phase_at(ended).is_some() {
+            let latency = nanoseconds(ended.saturating_duration_since(began));
+            self.batch.borrow_mut().journeys.push((outcome, latency));
+        }
+    }
+
+    /// Notes a failure in words, unless one was noted just now.
+    pub(super) fn note_failure(&self, now: Instant, words: impl FnOnce() -> String) {
+        let is_due = self
+            .last_failure
+            .get()
+            .is_none_or(|last| now.saturating_duration_since(last) >= FAILURE_EVERY);
+        if is_due {
+            self.last_failure.set(Some(now));
+            self.batch.borrow_mut().failures.push(words());
+        }
+    }
+
+    fn begin(self: &Rc<Self>, clock: PhaseClock) {
+        self.phase.set(Some(clock));
+        self.totals.take();
+        self.last_failure.set(None);
+        *self.drain.borrow_mut() = Drain {
+            cpu_at_begin: thread_cpu(),
+            ..Drain::default()
+        };
+        open::begin(self, clock);
+        closed::begin(self, clock);
+    }
+
+    fn keep_house(&self) {
+        let now = Instant::now();
+        for slot in self.slots.borrow().iter() {
+            if slot.deadline.get().is_some_and(|deadline| deadline <= now) {
+                slot.cancel(Cancel::TimedOut);
+            }
+        }
+        if now.saturating_duration_since(self.flushed.get()) >= FLUSH_AFTER {
+            self.flush();
+        }
+        let Some(phase) = self.phase.get().filter(|phase| phase.end <= now) else {
+            return;
+        };
+        let mut drain = self.drain.borrow_mut();
+        if drain.cpu_used.is_none() {
+            drain.cpu_used = Some(thread_cpu().saturating_sub(drain.cpu_at_begin));
+        }
+        let is_quiet = self.open.has_paced_to(phase.end)
+            && !self.open.holds_arrival_of(&phase)
+            && !self.slots.borrow().iter().any(|slot| slot.is_counted.get());
+        drain.quiet_looks = if is_quiet { drain.quiet_looks + 1 } else { 0 };
+        // A task woken for a moment before the right edge may not have run yet
+        // at the first look; by the second it has.
+        if drain.quiet_looks < 2 {
+            return;
+        }
+        if drain.is_closing {
+            drain.is_closing = false;
+            let cpu = drain.cpu_used.unwrap_or_default();
+            drop(drain);
+            self.report_closed(now, cpu);
+        } else if !drain.is_reported {
+            drain.is_reported = true;
+            drop(drain);
+            self.flush();
+            self.report(Report::Drained { phase: phase.index });
+        }
+    }
+
+    /// Gives up what of the phase is still waiting or in flight.
+    fn close(&self) {
+        let now = Instant::now();
+        if let Some(phase) = self.phase.get() {
+            self.open.give_up(self, &phase, now);
+        }
+        for slot in self.slots.borrow().iter() {
+            if slot.is_counted.get() {
+                slot.cancel(Cancel::Abandoned);
+            }
+        }
+        self.drain.borrow_mut().is_closing = true;
+    }
+
+    fn report_closed(&self, now: Instant, cpu: Duration) {
+        // Spans that go on beyond the phase: their part of it is counted here.
+        for slot in self.slots.borrow().iter() {
+            if let Some(from) = slot.busy_since.get() {
+                self.add_span(slot, from, now);
+                slot.busy_since.set(Some(now));
+            }
+        }
+        self.open.settle(self, now);
+        self.flush();
+        let mut totals = self.totals.take();
+        totals.cpu = cpu;
+        self.report(Report::Closed {
+            thread: self.index,
+            totals,
+        });
+    }
+
+    fn flush(&self) {
+        self.flushed.set(Instant::now());
+        let batch = self.batch.take();
+        let is_empty =
+            batch.samples.is_empty() && batch.journeys.is_empty() && batch.failures.is_empty();
+        if !is_empty {
+            self.report(Report::Batch(batch));
+        }
+    }
+
+    fn report_broken(&self, message: String) {
+        self.report(Report::Broken {
+            thread: self.index,
+            message,
+        });
+        self.broken.notify_one();
+    }
+
+    fn report(&self, report: Report) {
+        // Nobody listens when the load is being stopped; the thread ends soon.
+        let _ = self.outbox.send(report);
+    }
+}
+
+/// Reports a task's panic while it unwinds.
+struct PanicGuard(Rc<Thread>);
+
+impl Drop for PanicGuard {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.report_broken("a task panicked".to_owned());
+        }
+    }
+}
+
+/// Saturates after 584 years.
+pub(super) fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// CPU time the calling thread has used; zero where the kernel does not say.
+///
+/// **Source**: proc(5): the first field of schedstat is time on the CPU in ns.
+fn thread_cpu() -> Duration {
+    fs_err::read_to_string("/proc/thread-self/schedstat")
+        .ok()
+        .and_then(|text| text.split_whitespace().next()?.parse().ok())
+        .map_or(Duration::ZERO, Duration::from_nanos)
+}
