@@ -87,25 +87,25 @@ pub(super) struct Connection {
 impl std::fmt::Debug for Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Connection")
-            .field("is_ended", &self.driver.is_ended)
+            .field("is_open", &self.driver.connection.is_some())
             .finish_non_exhaustive()
     }
 }
 
 struct Driver {
-    connection: Pin<Box<http1::Connection<TokioIo<TcpStream>, Full<Bytes>>>>,
-    is_ended: bool,
+    /// Gone once it has ended: it holds the queue of requests, and one that got
+    /// in there at the last moment is only given back when the queue is dropped.
+    connection: Option<Pin<Box<http1::Connection<TokioIo<TcpStream>, Full<Bytes>>>>>,
     /// hyper tells the waiting request of a broken connection only in part.
     error: Option<hyper::Error>,
 }
 
 impl Driver {
     fn poll(&mut self, cx: &mut Context<'_>) {
-        if self.is_ended {
-            return;
-        }
-        if let Poll::Ready(result) = self.connection.as_mut().poll(cx) {
-            self.is_ended = true;
+        if let Some(connection) = &mut self.connection
+            && let Poll::Ready(result) = connection.as_mut().poll(cx)
+        {
+            self.connection = None;
             self.error = result.err();
         }
     }
@@ -145,8 +145,7 @@ impl Connection {
         Ok(Self {
             sender,
             driver: Driver {
-                connection: Box::pin(connection),
-                is_ended: false,
+                connection: Some(Box::pin(connection)),
                 error: None,
             },
         })

@@ -99,21 +99,21 @@ pub(super) fn prepare(
         on_failure: workload.on_failure,
         refused: workload.refused.clone(),
     };
+    let environment = workload.environment.iter();
+    let names = (workload.variables.iter().map(|used| used.name.clone()))
+        .chain(environment.map(|used| format!("env.{}", used.name)));
+    problems.unset = names.filter(|name| !variables.contains_key(name)).collect();
+    if !problems.unset.is_empty() {
+        return Err(problems);
+    }
     let value_of = |name: &str| variables.get(name).map(|text| typed(name, text));
     for operation in &workload.operations {
-        match fix(operation, &value_of) {
-            Ok(operation) => {
-                let name = operation.name.describe(&prepared.captures);
-                match ready(operation, &name, target, &mut prepared.names) {
-                    Ok(ready) => prepared.operations.push(ready),
-                    Err(why) => problems.invalid.push(format!("{name}: {why}")),
-                }
-            }
-            Err(name) => {
-                if !problems.unset.contains(&name) {
-                    problems.unset.push(name);
-                }
-            }
+        let operation =
+            fix(operation, &value_of).expect("every name has a value: the workload lists them all");
+        let name = operation.name.describe(&prepared.captures);
+        match ready(operation, &name, target, &mut prepared.names) {
+            Ok(ready) => prepared.operations.push(ready),
+            Err(why) => problems.invalid.push(format!("{name}: {why}")),
         }
     }
     if problems == PrepareProblems::default() {
