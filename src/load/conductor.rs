@@ -254,6 +254,7 @@ fn summarise(collected: Collected, length: Duration) -> WindowSummary {
         threads: totals.len().min(most_threads as usize),
         generator_lag_ms: recorder.generator_lag_ms(),
         held_back: sum(|totals| totals.held_back),
+        outside: sum(|totals| totals.outside),
         in_flight: match clock.model {
             LoadModel::Closed { users } => f64::from(users),
             LoadModel::Open { .. } => mean(time(|totals| totals.under_way)),

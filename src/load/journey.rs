@@ -69,6 +69,9 @@ pub(super) async fn run(thread: &Thread, seat: &mut Seat, arrival: Option<Due>) 
                 thread.totals.borrow_mut().arrivals += 1;
             }
         }
+        if !is_counted {
+            thread.totals.borrow_mut().outside += 1;
+        }
         thread.request_starts(&seat.slot, sent, is_counted);
         let ended = request(thread, seat, operation, &mut captures).await;
         thread.request_ends(&seat.slot, ended.at);

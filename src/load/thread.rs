@@ -113,6 +113,8 @@ pub(super) struct Totals {
     pub(super) arrivals: u64,
     pub(super) not_attempted: u64,
     pub(super) held_back: u64,
+    /// Requests sent since the phase began that do not belong to it.
+    pub(super) outside: u64,
     /// Time that journeys spent in requests, thinking and pausing.
     pub(super) recorded: Duration,
     /// Time that journeys were under way (open loop), by the count of them.

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::expression::Expression;
 use super::override_node::OverrideNode;
+use super::read::target_url;
 use crate::problem::Location;
 use crate::scalar::Scalar;
 
@@ -187,6 +188,13 @@ pub struct TargetUrl {
     pub port: u16,
     /// Put before every path; empty, or starting with `/` and not ending with one.
     pub base_path: String,
+}
+
+impl TargetUrl {
+    /// Reads an address; the error is what is wrong with it, to follow the address' name.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        target_url(text)
+    }
 }
 
 /// What must answer before load begins.

@@ -38,6 +38,8 @@ pub struct WindowSummary {
     pub generator_lag_ms: LatencyFigures,
     /// Arrivals that waited because `max_in_flight` journeys were under way.
     pub held_back: u64,
+    /// Requests sent during the drain, while the window's last answers came in.
+    pub outside: u64,
     /// Mean journeys under way: the users of a closed loop; in an open loop as
     /// the generator counted them.
     pub in_flight: f64,

@@ -392,10 +392,11 @@ async fn inspect_subject<E: Engine>(
 
 fn exit_reason(exit: Result<Exit, String>) -> Reason {
     match exit {
-        Ok(Exit { service, exit_code, oom_killed }) => {
+        Ok(Exit { service, exit_code, oom_killed, is_restarted }) => {
             let code = exit_code.map_or_else(|| "and was removed".to_owned(), |code| format!("with code {code}"));
-            let memory = if oom_killed { ", killed by the kernel for memory" } else { "" };
-            Reason::new("exited", format!("service `{service}` exited {code}{memory} while it was measured"))
+            let memory = if oom_killed { ", killed by the kernel for memory," } else { "" };
+            let again = if is_restarted { " and was started again" } else { "" };
+            Reason::new("exited", format!("service `{service}` exited {code}{memory}{again} while it was measured"))
         }
         Err(words) => Reason::new("engine_error", words),
     }

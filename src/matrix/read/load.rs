@@ -110,7 +110,7 @@ fn ready(entry: &Entry<'_>, notes: &mut Notes<'_>) -> Option<Ready> {
 }
 
 /// Reads a target; the error goes behind "`target` in \[load\]".
-fn target_url(text: &str) -> Result<TargetUrl, String> {
+pub(in crate::matrix) fn target_url(text: &str) -> Result<TargetUrl, String> {
     const ALLOWED: &str = "(allowed: such as http://app:8080)";
     if text.starts_with("https://") {
         return Err("with https is not yet supported (allowed: http)".to_owned());

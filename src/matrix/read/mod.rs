@@ -14,6 +14,8 @@ mod load;
 mod tests;
 mod trials;
 
+pub(super) use load::target_url;
+
 use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
