@@ -11,7 +11,7 @@ use super::error::AppError;
 use super::environment::Environment;
 use crate::cli::MatrixArgs;
 use crate::load::Workload;
-use crate::matrix::{self, Cell, Plan, Sweep};
+use crate::matrix::{self, Cell, Located, Plan, Sweep};
 use crate::problem::{Location, Problem, Problems, nearest};
 use crate::secret::Secrets;
 use crate::stack::{ComposeFiles, OverrideNode, OverrideValue, ResolveRequest, Stack};
@@ -31,6 +31,8 @@ pub(super) struct Inputs {
     roots: Vec<String>,
     profiles: Vec<String>,
     shared: Vec<String>,
+    /// Names that the services that are started read.
+    reached_by_stack: BTreeSet<String>,
 }
 
 impl Inputs {
@@ -53,28 +55,27 @@ impl Inputs {
         check_settings(&sweep, &settings, path, &mut problems);
         check_services(&sweep, &compose, &mut problems);
         check_workload_names(&sweep, &workload, &settings, environment, &mut problems);
-        let reached: BTreeSet<String> = compose
+        let by_load: BTreeSet<String> = workload
             .variables()
-            .into_iter()
-            .chain(workload.variables().iter().map(|used| used.name.clone()))
+            .iter()
+            .map(|used| used.name.clone())
             .chain(sweep.used_names())
             .collect();
-        let mut plan = match matrix::plan(&sweep, &reached) {
+        let anywhere = compose.variables().union(&by_load).cloned().collect();
+        let plan = match matrix::plan(&sweep, &anywhere) {
             Ok(plan) => plan,
             Err(more) => {
                 problems.extend(more.0);
                 return Err(Problems(problems).into());
             }
         };
-        if let Some(only) = only {
-            plan.retain("--only", only)?;
-        }
         let mut inputs = Self {
             roots: roots_of(&sweep, &compose),
-            profiles: sweep.profiles.iter().map(|profile| profile.value.clone()).collect(),
-            shared: sweep.trials.shared.iter().map(|shared| shared.value.clone()).collect(),
+            profiles: values(&sweep.profiles),
+            shared: values(&sweep.trials.shared),
             secrets: Secrets::new(environment.salt()),
             environment: environment.variables().clone(),
+            reached_by_stack: BTreeSet::new(),
             sweep,
             matrix_text,
             compose,
@@ -84,15 +85,33 @@ impl Inputs {
             settings,
         };
         inputs.hide_named_secrets();
-        // One cell of each tier shows nearly every problem of the Compose files.
-        for index in inputs.first_cells_of_tiers() {
-            if let Err(more) = inputs.resolve(index) {
-                problems.extend(more.0);
-            }
+        inputs.try_first_cells(&mut problems);
+        let reached: BTreeSet<String> = inputs.reached_by_stack.union(&by_load).cloned().collect();
+        // An axis that only a service outside this stack reads changes nothing.
+        if problems.is_empty() && reached != anywhere {
+            inputs.plan = matrix::plan(&inputs.sweep, &reached)?;
         }
         problems.sort();
         problems.dedup();
-        if problems.is_empty() { Ok(inputs) } else { Err(Problems(problems).into()) }
+        if !problems.is_empty() {
+            return Err(Problems(problems).into());
+        }
+        if let Some(only) = only {
+            inputs.plan.retain("--only", only)?;
+        }
+        Ok(inputs)
+    }
+
+    /// Resolves one cell of each tier, which shows nearly every problem of the Compose files.
+    fn try_first_cells(&mut self, problems: &mut Vec<Problem>) {
+        let mut seen = BTreeSet::new();
+        for cell in 0..self.plan.cells.len() {
+            if seen.insert(self.plan.tier_of(cell).to_string()) {
+                if let Err(more) = self.resolve(cell) {
+                    problems.extend(more.0);
+                }
+            }
+        }
     }
 
     /// The stack of a cell; secrets met on the way are hidden from then on.
@@ -116,6 +135,7 @@ impl Inputs {
         for value in variables.values() {
             self.secrets.reveal(value);
         }
+        self.reached_by_stack.extend(resolution.variables);
         Ok(resolution.stack)
     }
 
@@ -153,20 +173,10 @@ impl Inputs {
         variables
     }
 
-    /// Services that must be started.
-    pub(super) fn roots(&self) -> &[String] {
-        &self.roots
-    }
-
     /// Whether load goes to a service of the stack.
     pub(super) fn target_is_service(&self) -> bool {
         let host = &self.sweep.load.target.value.host;
         self.compose.service_names().iter().any(|name| name == host)
-    }
-
-    fn first_cells_of_tiers(&self) -> Vec<usize> {
-        let mut seen = BTreeSet::new();
-        (0..self.plan.cells.len()).filter(|cell| seen.insert(self.plan.tier_of(*cell).to_string())).collect()
     }
 
     fn hide_named_secrets(&mut self) {
@@ -178,6 +188,10 @@ impl Inputs {
             }
         }
     }
+}
+
+fn values(located: &[Located<String>]) -> Vec<String> {
+    located.iter().map(|located| located.value.clone()).collect()
 }
 
 fn read_matrix(path: &Path) -> Result<String, AppError> {

@@ -242,6 +242,7 @@ mod tests {
                 ..LatencyFigures::default()
             },
             held_back: 0,
+            outside: 0,
             in_flight: 8.0,
             in_flight_recorded: 7.9,
             intervals: Vec::new(),

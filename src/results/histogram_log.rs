@@ -132,11 +132,14 @@ mod tests {
                     .entry(tag.to_owned())
                     .and_modify(|all| all.add(&histogram).unwrap())
                     .or_insert_with(|| histogram.clone());
-                intervals.push(Interval {
-                    second,
-                    tag: tag.to_owned(),
-                    histogram,
-                });
+                let values = histogram
+                    .iter_recorded()
+                    .map(|step| {
+                        let count = step.count_at_value();
+                        (step.value_iterated_to(), u32::try_from(count).unwrap())
+                    })
+                    .collect();
+                intervals.push(Interval::new(second, tag.to_owned(), values));
             }
         }
         write_histogram_log(&path, &intervals, 1_700_000_000.25).unwrap();
@@ -180,11 +183,7 @@ mod tests {
     fn a_tag_the_format_cannot_hold_is_an_error_and_leaves_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bad.hlog");
-        let interval = Interval {
-            second: 0,
-            tag: "create Patient|success".into(),
-            histogram: Histogram::new(3).unwrap(),
-        };
+        let interval = Interval::new(0, "create Patient|success".into(), Vec::new());
         let error = write_histogram_log(&path, &[interval], 0.0).unwrap_err();
         assert!(error.to_string().contains("create Patient|success"));
         assert_eq!(fs_err::read_dir(folder.path()).unwrap().count(), 0);

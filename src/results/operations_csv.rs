@@ -153,7 +153,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::measure::{Counts, ErrorCounts};
+    use crate::measure::{Counts, ErrorCounts, LatencyFigures};
 
     #[test]
     fn every_operation_and_the_journey_get_a_row_with_errors_by_class() {
@@ -187,6 +187,11 @@ mod tests {
             not_attempted: 0,
             generator_cpu: Duration::ZERO,
             threads: 1,
+            generator_lag_ms: LatencyFigures::default(),
+            held_back: 0,
+            outside: 0,
+            in_flight: 1.0,
+            in_flight_recorded: 1.0,
             intervals: Vec::new(),
             failures: Vec::new(),
         };

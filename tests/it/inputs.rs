@@ -198,7 +198,8 @@ fn the_vendor_stack_passes_its_check() {
     let output = sandbox
         .command(&["check", matrix.to_str().unwrap()])
         .env("AIDBOX_LICENSE", "not-a-licence")
-        .env("AIDBOX_CLIENT_SECRET", "secret")
+        .env("AIDBOX_ROOT_SECRET", "not-a-secret")
+        .env("AIDBOX_AUTHORIZATION", "Basic bm90OmE=")
         .output()
         .unwrap();
     crate::support::Ended::of(output).exits(0);

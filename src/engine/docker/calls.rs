@@ -157,7 +157,7 @@ impl Engine for DockerEngine {
             .map_err(|error| EngineError::new(OPERATION, name, EngineErrorKind::Other, error))?;
         let options = CreateContainerOptions {
             name: Some(request.name.clone()),
-            ..CreateContainerOptions::default()
+            platform: request.service.platform.clone().unwrap_or_default(),
         };
         let create = self.docker.create_container(Some(options), creation.body);
         let answer = call(OPERATION, name, SLOW_CALL_LIMIT, create)

@@ -262,6 +262,7 @@ fn networks_and_volumes_carry_labels_and_options() {
     "#);
     let volume = Volume {
         driver_opts: map(&[("type", "tmpfs"), ("device", "tmpfs")]),
+        ..Volume::default()
     };
     insta::assert_snapshot!(json(&requests::volume("ns-v", &volume, &labels)), @r#"
     {

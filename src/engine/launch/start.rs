@@ -125,14 +125,23 @@ async fn create_all<E: Engine>(
     let labels = tag.labels();
     let named = |part: &String| (part.clone(), tag.name(part));
     let networks: IndexMap<String, String> = stack.networks.keys().map(named).collect();
-    let volumes: IndexMap<String, String> = stack.volumes.keys().map(named).collect();
+    // A volume that the user shares is mounted as it is: never made, never removed.
+    let volumes: IndexMap<String, String> = stack
+        .volumes
+        .iter()
+        .map(|(name, volume)| match &volume.external {
+            Some(external) => (name.clone(), external.clone()),
+            None => named(name),
+        })
+        .collect();
     let failed = |what: String| move |source| LaunchError::CreateFailed { what, source };
 
     let make_networks = join_all(stack.networks.iter().map(|(name, network)| {
         let created = engine.create_network(&networks[name], network, &labels);
         async move { created.await.map_err(failed(format!("network `{name}`"))) }
     }));
-    let make_volumes = join_all(stack.volumes.iter().map(|(name, volume)| {
+    let own_volumes = stack.volumes.iter().filter(|(_, volume)| volume.external.is_none());
+    let make_volumes = join_all(own_volumes.map(|(name, volume)| {
         let created = engine.create_volume(&volumes[name], volume, &labels);
         async move { created.await.map_err(failed(format!("volume `{name}`"))) }
     }));
