@@ -8,10 +8,10 @@ use tokio::time::Instant;
 
 use super::fake::{Behaviour, FakeCall, FakeEngine, FakeExit, FakeFault};
 use super::{
-    CleanRequest, ContainerRequest, CpuQuota, Engine, EngineErrorKind, Exit, KernelLimit,
-    KernelLimits, LABEL_GOLDEN, LABEL_OWNER, LABEL_RUN, LABEL_TRIAL, Labels, Launched, Lease,
-    LeftoverKind, Limits, Owner, Proof, ProofError, TrialTag, check_limits, clean, collect_logs,
-    collect_trial_logs, differences, ensure_images, snapshot, watch_exits,
+    CleanRequest, ContainerRequest, CpuQuota, Engine, EngineError, EngineErrorKind, Exit,
+    KernelLimit, KernelLimits, LABEL_GOLDEN, LABEL_OWNER, LABEL_RUN, LABEL_TRIAL, Labels, Launched,
+    Lease, LeftoverKind, Limits, Owner, Proof, ProofError, TrialTag, check_limits, clean,
+    collect_logs, collect_trial_logs, differences, ensure_images, snapshot, watch_exits,
 };
 use crate::stack::{Network, Service, Stack};
 
@@ -88,6 +88,13 @@ async fn two_services() -> (FakeEngine, Launched) {
     (engine, launched)
 }
 
+/// The watch, with an end: a test must fail, not hang.
+async fn watched(engine: &FakeEngine, launched: &Launched) -> Result<Exit, EngineError> {
+    tokio::time::timeout(Duration::from_mins(10), watch_exits(engine, launched))
+        .await
+        .expect("the exit is seen within minutes")
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_kill_is_seen_with_service_code_and_memory() {
     let (engine, launched) = two_services().await;
@@ -99,7 +106,7 @@ async fn a_kill_is_seen_with_service_code_and_memory() {
         },
     );
     let begun = Instant::now();
-    let exit = watch_exits(&engine, &launched).await.unwrap();
+    let exit = watched(&engine, &launched).await.unwrap();
     let expected = Exit {
         service: "db".to_owned(),
         exit_code: Some(137),
@@ -127,7 +134,7 @@ async fn a_completed_one_shot_and_a_leaf_that_ends_well_are_no_exits() {
     );
 
     engine.end("app", well);
-    let exit = watch_exits(&engine, &launched).await.unwrap();
+    let exit = watched(&engine, &launched).await.unwrap();
     assert_eq!((exit.service.as_str(), exit.exit_code), ("app", Some(0)));
 
     launched
@@ -143,7 +150,7 @@ async fn a_completed_one_shot_and_a_leaf_that_ends_well_are_no_exits() {
 #[tokio::test(start_paused = true)]
 async fn a_container_that_somebody_started_again_is_not_the_one_that_was_proved() {
     let (engine, launched) = two_services().await;
-    let (exit, ()) = tokio::join!(watch_exits(&engine, &launched), async {
+    let (exit, ()) = tokio::join!(watched(&engine, &launched), async {
         tokio::time::sleep(Duration::from_secs(30)).await;
         engine.restart("app");
     });
@@ -156,7 +163,7 @@ async fn a_container_removed_by_somebody_else_is_an_exit_without_a_code() {
     let (engine, launched) = two_services().await;
     let found = engine.list_ours(&[LABEL_RUN.to_owned()]).await.unwrap();
     engine.remove(&found[0]).await.unwrap();
-    let exit = watch_exits(&engine, &launched).await.unwrap();
+    let exit = watched(&engine, &launched).await.unwrap();
     assert_eq!((exit.service.as_str(), exit.exit_code), ("app", None));
 }
 
@@ -180,7 +187,7 @@ async fn an_engine_that_is_lost_ends_the_watch_and_a_hiccup_does_not() {
         FakeCall::Inspect,
         FakeFault::Fail(EngineErrorKind::NoDaemon),
     );
-    let error = watch_exits(&engine, &launched).await.unwrap_err();
+    let error = watched(&engine, &launched).await.unwrap_err();
     assert_eq!(error.kind, EngineErrorKind::NoDaemon);
 }
 
@@ -339,6 +346,16 @@ async fn a_removal_that_is_refused_for_now_is_tried_again() {
     assert!(report.is_complete(), "{report:?}");
     assert_eq!(report.removed.len(), 2);
     assert_eq!(engine.existing(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_golden_volume_outlives_the_trial_that_its_labels_name() {
+    let (engine, lease) = leased().await;
+    let mut golden = lease.tag().labels();
+    golden.insert(LABEL_GOLDEN.to_owned(), "g".to_owned());
+    engine.add_existing(LeftoverKind::Volume, "golden", golden);
+    assert!(lease.release().await.is_complete());
+    assert_eq!(engine.existing(), ["golden"]);
 }
 
 #[tokio::test(start_paused = true)]

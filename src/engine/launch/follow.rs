@@ -288,20 +288,13 @@ impl<'a, E: Engine> Watch<'a, E> {
         Ok((address, completed))
     }
 
-    /// Waits until all services are at their goals in one and the same moment.
+    /// Waits until every service has been at its goal.
     async fn until_goals(&self) {
-        loop {
-            join_all(self.stages.iter().map(|(name, stage)| {
-                let (mut stage, goal) = (stage.subscribe(), self.goal(name));
-                async move { stage.wait_for(|stage| *stage >= goal).await.map(drop) }
-            }))
-            .await;
-            let is_there =
-                |(name, stage): (&&str, &watch::Sender<Stage>)| *stage.borrow() >= self.goal(name);
-            if self.stages.iter().all(is_there) {
-                return;
-            }
-        }
+        join_all(self.stages.iter().map(|(name, stage)| {
+            let (mut stage, goal) = (stage.subscribe(), self.goal(name));
+            async move { stage.wait_for(|stage| *stage >= goal).await.map(drop) }
+        }))
+        .await;
     }
 
     async fn until_answered(

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::support::*;
 use crate::engine::error::chain_text;
-use crate::engine::fake::{Behaviour, FakeCall, FakeFault};
+use crate::engine::fake::{Behaviour, FakeCall, FakeExit, FakeFault};
 use crate::engine::{EngineError, EngineErrorKind, HostFacts, Launch, LaunchError, Limits, launch};
 use crate::stack::{Condition, Stack};
 
@@ -149,6 +149,23 @@ async fn a_one_shot_that_fails_is_a_failed_dependency() {
     assert_eq!(
         error.to_string(),
         "start service `app`: `migrate` exited with code 2; it last wrote: line 1 | it broke"
+    );
+
+    // A child of it was killed for memory and it went on regardless.
+    let engine = self::engine();
+    let exit = FakeExit {
+        code: 0,
+        oom_killed: true,
+    };
+    let behaviour = Behaviour {
+        exits_after: Some((Duration::ZERO, exit)),
+        ..Behaviour::default()
+    };
+    engine.behave("migrate", behaviour);
+    let error = failed(&engine, &stack()).await;
+    assert_eq!(
+        error.to_string(),
+        "start service `app`: `migrate` was killed for memory (exit code 0); it wrote nothing"
     );
 }
 
