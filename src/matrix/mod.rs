@@ -12,7 +12,9 @@ mod amount;
 mod cell;
 mod expand;
 mod expression;
+mod failures;
 mod json;
+mod loads;
 mod order;
 mod override_node;
 mod plan;
@@ -24,6 +26,7 @@ mod sweep;
 mod table;
 #[cfg(test)]
 mod tests;
+mod value;
 mod warnings;
 
 pub use cell::{Cell, CellId, Dropped};

@@ -1,9 +1,13 @@
 //! What is said about files that are wrong.
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::matrix::{Answers, Order, OverrideNode, OverrideValue, PhaseLoad, State, TargetUrl};
 use crate::scalar::Scalar;
 use std::time::Duration;
+
+const REFERENCE: &str = include_str!("../../../matrix.toml");
 
 /// The least that is a matrix.
 const LEAST: &str = r#"format = 1
@@ -101,7 +105,7 @@ fn every_supported_key_is_read() {
     assert_eq!(sweep.slo.p99_ms, Some(12.5));
     assert_eq!(sweep.slo.error_rate, Some(0.0));
     assert_eq!(sweep.report.author.as_deref(), Some("A"));
-    assert_eq!(sweep.cost, ["n"]);
+    assert_eq!(sweep.cost[0].value, "n");
     assert!(matches!(
         sweep.phases[1].load,
         PhaseLoad::Open {
@@ -430,6 +434,24 @@ fn phases_are_whole() {
 }
 
 #[test]
+fn names_of_phases_can_stand_in_file_names() {
+    let said = |name: &str| replaced("name = \"stress\"", &format!("name = {name}"));
+    for name in [
+        "'a/b'",
+        "'a\\b'",
+        "\"a\\n\"",
+        &format!("'{}'", "x".repeat(65)),
+    ] {
+        assert!(
+            said(name).contains("stands in every row"),
+            "{name}: {}",
+            said(name)
+        );
+    }
+    assert_eq!(said("'50 % \u{fc}'"), "nothing is wrong");
+}
+
+#[test]
 fn targets_are_plain_http_addresses() {
     for (target, what) in [
         ("http://app", "nothing is wrong"),
@@ -529,4 +551,44 @@ fn a_place_is_found_inside_an_expression() {
     m.toml:22:26: unknown name `zzz`
       hint: the names here are cpus, a
     ");
+}
+
+#[test]
+fn windows_line_ends_and_a_byte_order_mark_change_nothing() {
+    let sweep = good(&format!("\u{feff}{}", LEAST.replace('\n', "\r\n")));
+    assert_eq!(sweep.axes[0].location.to_string(), "m.toml:8:1");
+    let text = LEAST
+        .replace("users = 16", "users = 'cpu'")
+        .replace('\n', "\r\n");
+    assert!(
+        wrong(&text).starts_with("m.toml:16:21: unknown name"),
+        "{}",
+        wrong(&text)
+    );
+}
+
+proptest! {
+    // Each case parses a whole file; a hundred damaged ones a run are enough.
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn a_damaged_file_is_refused_or_read_and_never_breaks_the_reader(
+        cuts in proptest::collection::vec((any::<prop::sample::Index>(), 0_usize..12, "[\\[\\]{}=\"'a-z0-9,.\n-]{0,3}"), 1..5),
+    ) {
+        let mut text = REFERENCE.to_owned();
+        for (place, length, insert) in cuts {
+            let letters: Vec<char> = text.chars().collect();
+            let start = place.index(letters.len());
+            let end = (start + length).min(letters.len());
+            let (before, after) = (&letters[..start], &letters[end..]);
+            text = before.iter().chain(&insert.chars().collect::<Vec<_>>()).chain(after).collect();
+        }
+        if let Err(problems) = read(Path::new("m.toml"), &text) {
+            prop_assert!(!problems.0.is_empty());
+            let n_lines = text.lines().count() + 1;
+            for problem in &problems.0 {
+                prop_assert!((1..=n_lines).contains(&problem.location.line), "{}", problem);
+            }
+        }
+    }
 }
