@@ -4,7 +4,7 @@
 //! tier, and since a load that differs between cells of a tier is flagged.
 
 use super::amount;
-use super::cell::{Amount, Cell};
+use super::cell::{Cell, FixedLoad};
 use super::expression::{Failure, Value};
 use super::failures::Failures;
 use super::sweep::{AmountKind, Phase, PhaseLoad};
@@ -33,7 +33,7 @@ pub(super) fn fix_loads(
             let (least, most) = &mut spread[tier * phases.len() + index];
             *least = least.min(number);
             *most = most.max(number);
-            loads.push(Amount {
+            loads.push(FixedLoad {
                 number,
                 is_tied: false,
             });

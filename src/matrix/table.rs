@@ -21,6 +21,10 @@ use crate::units::parse_duration;
 /// How messages name the document itself.
 const DOCUMENT: &str = "the file";
 
+/// Most problems told of one file: a generated file may have one mistake a
+/// hundred thousand times, and finding a place in a long line takes time.
+const MAX_PROBLEMS: usize = 500;
+
 /// The problems found so far.
 ///
 /// **Shape**: in the order found; `read` sorts them by place.
@@ -64,17 +68,26 @@ impl<'t> Notes<'t> {
 
     /// Notes a problem at a byte offset.
     pub(super) fn add(&mut self, offset: usize, message: impl Into<String>) {
-        self.push(self.source.problem(offset, message));
+        if !self.is_full() {
+            self.push(self.source.problem(offset, message));
+        }
     }
 
     /// Notes a problem with a next step.
     pub(super) fn hint(&mut self, offset: usize, message: impl Into<String>, hint: &str) {
-        self.push(self.source.problem(offset, message).with_hint(hint));
+        if !self.is_full() {
+            self.push(self.source.problem(offset, message).with_hint(hint));
+        }
+    }
+
+    /// Whether so many problems are noted that the rest is left for the next reading.
+    pub(super) fn is_full(&self) -> bool {
+        self.problems.len() >= MAX_PROBLEMS
     }
 
     /// Notes a problem made elsewhere.
     pub(super) fn push(&mut self, problem: Problem) {
-        if !self.broken_lines.contains(&problem.location.line) {
+        if !self.is_full() && !self.broken_lines.contains(&problem.location.line) {
             self.problems.push(problem);
         }
     }

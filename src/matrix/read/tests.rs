@@ -567,6 +567,19 @@ fn windows_line_ends_and_a_byte_order_mark_change_nothing() {
     );
 }
 
+#[test]
+fn a_mistake_made_a_hundred_thousand_times_is_told_in_bounds() {
+    let levels = vec!["1"; 100_000].join(", ");
+    let text = LEAST.replace("cpus = [1, 2]", &format!("cpus = [{levels}]"));
+    let problems = read(Path::new("m.toml"), &text).unwrap_err();
+    assert_eq!(problems.0.len(), 501);
+    let last = problems.0.last().unwrap().to_string();
+    assert!(
+        last.ends_with("there are more problems than the 500 told here"),
+        "{last}"
+    );
+}
+
 proptest! {
     // Each case parses a whole file; a hundred damaged ones a run are enough.
     #![proptest_config(ProptestConfig::with_cases(100))]
