@@ -122,7 +122,7 @@ impl Names {
 
 /// A phase's load in one cell.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Amount {
+pub(super) struct FixedLoad {
     /// Users, or requests a second.
     pub(super) number: f64,
     /// Whether another cell of the tier has another number.
@@ -139,7 +139,7 @@ pub struct Cell {
     /// Levels of the combinations with the same configuration.
     pub(super) aliases: Vec<Box<[Scalar]>>,
     /// By phase.
-    pub(super) loads: Box<[Amount]>,
+    pub(super) loads: Box<[FixedLoad]>,
 }
 
 impl Cell {

@@ -7,13 +7,14 @@
 //!
 //! Next: `plan`, which orders the cells into trials.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
-use super::amount;
-use super::cell::{Amount, Cell, CellId, Dropped, Names, escape};
+use super::cell::{Cell, CellId, Dropped, Names, escape};
 use super::expression::{Failure, Value};
-use super::sweep::{AmountKind, Phase, PhaseLoad, Sweep};
+use super::failures::Failures;
+use super::loads::fix_loads;
+use super::sweep::Sweep;
 use crate::problem::{Location, Problem, Problems};
 use crate::scalar::Scalar;
 
@@ -35,6 +36,7 @@ pub(super) fn expand(sweep: &Sweep, reached: &BTreeSet<String>) -> Result<Expans
     let mut walk = Walk::new(sweep, reached);
     walk.all_combinations();
     walk.loads();
+    walk.costs();
     walk.finish()
 }
 
@@ -124,25 +126,6 @@ struct Walk<'a> {
     /// How many combinations each constraint drops.
     n_broken: Vec<usize>,
     failures: Failures,
-}
-
-/// Failures by place: the message and cell of the first, and how many more.
-#[derive(Default)]
-struct Failures(BTreeMap<Location, (String, CellId, usize)>);
-
-impl Failures {
-    fn add(
-        &mut self,
-        location: &Location,
-        message: impl FnOnce() -> String,
-        cell: impl FnOnce() -> CellId,
-    ) {
-        if let Some((_, _, n_more)) = self.0.get_mut(location) {
-            *n_more += 1;
-        } else {
-            self.0.insert(location.clone(), (message(), cell(), 0));
-        }
-    }
 }
 
 impl<'a> Walk<'a> {
@@ -365,55 +348,42 @@ impl<'a> Walk<'a> {
                 tier.max.iter().map(number).collect()
             })
             .collect();
-        // Smallest and largest load by tier and phase.
-        let n_phases = self.sweep.phases.len();
-        let mut spread = vec![(f64::INFINITY, f64::NEG_INFINITY); self.tiers.len() * n_phases];
-        for (cell, tier) in self.cells.iter_mut().zip(&self.cell_tiers) {
-            let values: Vec<Value> = cell.values.iter().map(Value::from).collect();
-            let mut loads = Vec::with_capacity(n_phases);
-            for (index, phase) in self.sweep.phases.iter().enumerate() {
-                let number = match load_of(phase, &values, &tier_max[*tier]) {
-                    Ok(number) => number,
-                    Err(failure) => {
-                        self.failures.add(
-                            &failure.location,
-                            || failure.message,
-                            || cell.id.clone(),
-                        );
-                        f64::NAN
-                    }
-                };
-                let (least, most) = &mut spread[tier * n_phases + index];
-                *least = least.min(number);
-                *most = most.max(number);
-                loads.push(Amount {
-                    number,
-                    is_tied: false,
-                });
-            }
-            cell.loads = loads.into();
-        }
-        for (cell, tier) in self.cells.iter_mut().zip(&self.cell_tiers) {
-            for (index, load) in cell.loads.iter_mut().enumerate() {
-                let (least, most) = spread[tier * n_phases + index];
-                load.is_tied = least < most;
+        fix_loads(
+            &self.sweep.phases,
+            &mut self.cells,
+            &self.cell_tiers,
+            &tier_max,
+            &mut self.failures,
+        );
+    }
+
+    /// What is cheaper must be a number in every cell.
+    fn costs(&mut self) {
+        for cost in &self.sweep.cost {
+            let Some(slot) = self.names.slot(&cost.value) else {
+                continue;
+            };
+            for cell in &self.cells {
+                let value = &cell.values[slot];
+                if value.as_number().is_none() {
+                    self.failures.add(
+                        &cost.location,
+                        || {
+                            format!(
+                                "`order` in [cost] names `{}`, which is {} and no number",
+                                cost.value,
+                                Value::from(value)
+                            )
+                        },
+                        || cell.id.clone(),
+                    );
+                }
             }
         }
     }
 
     fn finish(self) -> Result<Expansion, Problems> {
-        let mut problems: Vec<Problem> = self
-            .failures
-            .0
-            .into_iter()
-            .map(|(location, (message, cell, n_more))| {
-                let more = match n_more {
-                    0 => String::new(),
-                    n_more => format!(" and {n_more} more"),
-                };
-                Problem::new(location, format!("{message}, in cell {cell}{more}"))
-            })
-            .collect();
+        let mut problems = self.failures.into_problems();
         if problems.is_empty() && self.cells.is_empty() {
             problems.push(nothing_left(self.sweep, &self.n_broken, self.dropped.len()));
         }
@@ -468,27 +438,6 @@ fn configuration_key(tier: usize, slots: &[usize], values: &[Value]) -> Box<[u8]
         }
     }
     key.into()
-}
-
-/// The load of a phase in a cell, checked and rounded.
-fn load_of(phase: &Phase, values: &[Value], tier_max: &[Option<f64>]) -> Result<f64, Failure> {
-    let amount = phase.load.amount();
-    let fail = |message: String| Failure {
-        location: amount.location.clone(),
-        message: format!("in phase `{}`, {message}", phase.name),
-    };
-    let number = match &amount.kind {
-        AmountKind::Number(number) => *number,
-        AmountKind::Expression(expression) => match expression.evaluate(values, tier_max)? {
-            Value::Number(number) => number,
-            other => return Err(fail(format!("the load is {other}, not a number"))),
-        },
-    };
-    match phase.load {
-        PhaseLoad::Closed { .. } => amount::users(number).map(f64::from),
-        PhaseLoad::Open { .. } => amount::rate_rps(number),
-    }
-    .map_err(fail)
 }
 
 fn nothing_left(sweep: &Sweep, n_broken: &[usize], n_combinations: usize) -> Problem {

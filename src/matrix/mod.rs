@@ -3,7 +3,7 @@
 //! Text in, values out: no file is opened, no clock read, no environment
 //! looked at, nothing random but what the file's seed says. Whoever plans the
 //! same text twice gets the same plan. This module knows neither the stack nor
-//! the load; which names those use is an argument of [`plan`].
+//! the load; which names those use is an argument of [`plan()`].
 //!
 //! In reading order: `sweep` (what a checked file says), `read` (how it is
 //! checked), `expression`, `expand` (cells), `plan`, `warnings`, `starter`.
@@ -12,7 +12,9 @@ mod amount;
 mod cell;
 mod expand;
 mod expression;
+mod failures;
 mod json;
+mod loads;
 mod order;
 mod override_node;
 mod plan;
@@ -24,6 +26,7 @@ mod sweep;
 mod table;
 #[cfg(test)]
 mod tests;
+mod value;
 mod warnings;
 
 pub use cell::{Cell, CellId, Dropped};

@@ -6,7 +6,8 @@
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::table::{Notes, scalar};
+use super::table::Notes;
+use super::value::scalar;
 use crate::problem::Location;
 use crate::scalar::Scalar;
 

@@ -4,6 +4,8 @@
 //! matrix is one that `read` and `plan` accept as it stands, so that the first
 //! `check` says nothing; lines to look at are marked EDIT.
 
+use std::fmt::Write as _;
+
 /// What was found beside the place of the new files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StarterInput {
@@ -144,8 +146,8 @@ fn quoted(text: &str) -> String {
         match letter {
             '"' | '\\' => string.extend(['\\', letter]),
             letter if letter.is_control() => {
-                string.push_str("\\u");
-                string.push_str(&format!("{:04X}", u32::from(letter)));
+                // Control characters end at U+009F, so four digits are enough.
+                let _ = write!(string, "\\u{:04X}", u32::from(letter));
             }
             letter => string.push(letter),
         }

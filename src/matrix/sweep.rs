@@ -50,7 +50,7 @@ pub struct Sweep {
     /// The inline Compose file that is merged last.
     pub overrides: Option<OverrideNode>,
     /// Names that say what is cheaper inside a tier; the first decides.
-    pub cost: Vec<String>,
+    pub cost: Vec<Located<String>>,
     /// How trials are repeated, ordered and given up.
     pub trials: Trials,
     /// What is sent, and where to.

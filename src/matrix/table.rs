@@ -14,17 +14,16 @@ use toml::de::{DeTable, DeValue};
 
 use super::source::Source;
 use super::sweep::Located;
+use super::value::{describe, number_of};
 use crate::problem::{Problem, nearest};
-use crate::scalar::Scalar;
 use crate::units::parse_duration;
-
-/// Largest whole number that an axis may hold: beyond it, floats skip numbers.
-///
-/// **Source**: IEEE 754 binary64 has 53 bits of significand.
-const MAX_EXACT: i64 = 1 << 53;
 
 /// How messages name the document itself.
 const DOCUMENT: &str = "the file";
+
+/// Most problems told of one file: a generated file may have one mistake a
+/// hundred thousand times, and finding a place in a long line takes time.
+const MAX_PROBLEMS: usize = 500;
 
 /// The problems found so far.
 ///
@@ -69,17 +68,26 @@ impl<'t> Notes<'t> {
 
     /// Notes a problem at a byte offset.
     pub(super) fn add(&mut self, offset: usize, message: impl Into<String>) {
-        self.push(self.source.problem(offset, message));
+        if !self.is_full() {
+            self.push(self.source.problem(offset, message));
+        }
     }
 
     /// Notes a problem with a next step.
     pub(super) fn hint(&mut self, offset: usize, message: impl Into<String>, hint: &str) {
-        self.push(self.source.problem(offset, message).with_hint(hint));
+        if !self.is_full() {
+            self.push(self.source.problem(offset, message).with_hint(hint));
+        }
+    }
+
+    /// Whether so many problems are noted that the rest is left for the next reading.
+    pub(super) fn is_full(&self) -> bool {
+        self.problems.len() >= MAX_PROBLEMS
     }
 
     /// Notes a problem made elsewhere.
     pub(super) fn push(&mut self, problem: Problem) {
-        if !self.broken_lines.contains(&problem.location.line) {
+        if !self.is_full() && !self.broken_lines.contains(&problem.location.line) {
             self.problems.push(problem);
         }
     }
@@ -473,64 +481,4 @@ fn either<T>(allowed: &[(&str, T)]) -> String {
         .map(|(word, _)| format!("\"{word}\""))
         .collect::<Vec<_>>()
         .join(" or ")
-}
-
-/// A number as it was written; infinite and not-a-number values come through.
-pub(super) fn number_of(value: &DeValue<'_>) -> Option<f64> {
-    match value {
-        DeValue::Integer(number) => {
-            let whole =
-                i64::from_str_radix(number.as_str().trim_start_matches('+'), number.radix());
-            whole.ok().map(|whole| whole as f64)
-        }
-        DeValue::Float(number) => number.as_str().parse().ok(),
-        _ => None,
-    }
-}
-
-/// One knob value; the error says what is wrong with it.
-pub(super) fn scalar(value: &DeValue<'_>) -> Result<Scalar, String> {
-    match value {
-        DeValue::Integer(written) => {
-            i64::from_str_radix(written.as_str().trim_start_matches('+'), written.radix())
-                .ok()
-                .filter(|number| number.unsigned_abs() <= MAX_EXACT.unsigned_abs())
-                .map(Scalar::Integer)
-                .ok_or_else(|| {
-                    format!("the number {written} is too large (allowed: up to {MAX_EXACT})")
-                })
-        }
-        DeValue::Float(written) => written
-            .as_str()
-            .parse()
-            .ok()
-            .and_then(Scalar::from_number)
-            .ok_or_else(|| format!("the number {written} is not finite")),
-        DeValue::Boolean(truth) => Ok(Scalar::Boolean(*truth)),
-        DeValue::String(text) => Ok(Scalar::Text(text.as_ref().to_owned())),
-        other => Err(format!(
-            "{} is no single value (allowed: numbers, texts, true, false)",
-            describe(other)
-        )),
-    }
-}
-
-/// A value as messages name it; long texts are cut.
-pub(super) fn describe(value: &DeValue<'_>) -> String {
-    const SHOWN: usize = 40;
-    match value {
-        DeValue::String(text) if text.chars().count() > SHOWN => {
-            format!(
-                "the text \"{}...\"",
-                text.chars().take(SHOWN).collect::<String>()
-            )
-        }
-        DeValue::String(text) => format!("the text \"{text}\""),
-        DeValue::Integer(number) => format!("the number {number}"),
-        DeValue::Float(number) => format!("the number {number}"),
-        DeValue::Boolean(truth) => format!("{truth}"),
-        DeValue::Datetime(date) => format!("the date {date}"),
-        DeValue::Array(_) => "a list".to_owned(),
-        DeValue::Table(_) => "a table".to_owned(),
-    }
 }

@@ -67,7 +67,7 @@ fn idle_derived(sweep: &Sweep, reached: &BTreeSet<String>) -> Option<String> {
         sweep
             .cost
             .iter()
-            .filter_map(|name| sweep.names.iter().position(|known| known == name)),
+            .filter_map(|cost| sweep.names.iter().position(|name| *name == cost.value)),
     );
     // Derived values read earlier ones only, so one pass from the last is enough.
     for (index, derived) in sweep.derived.iter().enumerate().rev() {
@@ -247,7 +247,10 @@ struct Shortage<'a> {
 fn pool_candidates(sweep: &Sweep) -> Vec<usize> {
     if !sweep.cost.is_empty() {
         return (0..sweep.names.len())
-            .filter(|slot| sweep.cost.contains(&sweep.names[*slot]))
+            .filter(|slot| {
+                let name = &sweep.names[*slot];
+                sweep.cost.iter().any(|cost| cost.value == *name)
+            })
             .collect();
     }
     let n_axes = sweep.axes.len();

@@ -11,7 +11,8 @@ use super::section;
 use crate::matrix::expression::{Expression, Known, is_usable_name};
 use crate::matrix::source::Content;
 use crate::matrix::sweep::{Axis, Constraint, Derived};
-use crate::matrix::table::{Entry, Notes, Table, describe, scalar};
+use crate::matrix::table::{Entry, Notes, Table};
+use crate::matrix::value::{describe, scalar};
 use crate::scalar::Scalar;
 
 /// Most combinations of levels, dropped ones included.

@@ -15,7 +15,8 @@ use crate::matrix::expression::Known;
 use crate::matrix::sweep::{
     Amount, AmountKind, Answers, Load, Located, Phase, PhaseLoad, Ready, TargetUrl,
 };
-use crate::matrix::table::{Entry, Notes, Table, describe};
+use crate::matrix::table::{Entry, Notes, Table};
+use crate::matrix::value::{describe, number_of};
 
 /// Wait for one answer unless the file says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -25,6 +26,8 @@ const DRAIN: Duration = Duration::from_secs(5);
 const MAX_IN_FLIGHT: u64 = 1_000;
 /// Most journeys under way at once: each may hold a connection; see `amount`.
 const MOST_IN_FLIGHT: u64 = 60_000;
+/// Longest name of a phase. **Units**: bytes.
+const MAX_NAME: usize = 64;
 /// Most load threads; more than any host of the tool has cores.
 const MAX_THREADS: u64 = 1_024;
 
@@ -193,19 +196,7 @@ pub(super) fn phases(file: &mut Table<'_>, names: &[String], notes: &mut Notes<'
         let Some(mut table) = Table::of(&one, &label, notes) else {
             continue;
         };
-        let name = table.need("name", "name = \"stress\"").and_then(|entry| {
-            let name = table.text(&entry, notes)?;
-            if !taken.insert(name.value.clone()) {
-                notes.add(
-                    entry.at(),
-                    format!(
-                        "two phases are named `{}`: names tell rows apart",
-                        name.value
-                    ),
-                );
-            }
-            Some(name.value)
-        });
+        let name = phase_name(&mut table, &mut taken, notes);
         let measured = answers(&mut table, notes);
         has_window |= measured.is_window;
         let load = phase_load(&mut table, names, notes);
@@ -229,6 +220,31 @@ pub(super) fn phases(file: &mut Table<'_>, names: &[String], notes: &mut Notes<'
         );
     }
     phases
+}
+
+fn phase_name(
+    table: &mut Table<'_>,
+    taken: &mut HashSet<String>,
+    notes: &mut Notes<'_>,
+) -> Option<String> {
+    let entry = table.need("name", "name = \"stress\"")?;
+    let name = table.text(&entry, notes)?.value;
+    let is_strange = |letter: char| letter.is_control() || "/\\".contains(letter);
+    if name.contains(is_strange) || name.len() > MAX_NAME {
+        notes.add(
+            entry.at(),
+            format!(
+                "`name` of a phase stands in every row and in file names (allowed: up to {MAX_NAME} bytes, no slash, no control character)"
+            ),
+        );
+    }
+    if !taken.insert(name.clone()) {
+        notes.add(
+            entry.at(),
+            format!("two phases are named `{name}`: names tell rows apart"),
+        );
+    }
+    Some(name)
 }
 
 /// How messages name a phase: by its name where it has one.
@@ -393,8 +409,7 @@ fn amount(
             AmountKind::Expression(parse(text, entry.at(), known, notes)?)
         }
         DeValue::Integer(_) | DeValue::Float(_) => {
-            let number =
-                crate::matrix::table::number_of(entry.value.get_ref()).unwrap_or(f64::INFINITY);
+            let number = number_of(entry.value.get_ref()).unwrap_or(f64::INFINITY);
             if let Some(message) = wrong(number) {
                 notes.add(entry.at(), format!("in {name}, {message}"));
                 return None;

@@ -57,6 +57,13 @@ pub fn read(path: &Path, text: &str) -> Result<Sweep, Problems> {
     let (document, _) = DeTable::parse_recoverable(&recovered.text);
     let table = Table::document(document.get_ref());
     let sweep = sweep(path, table, &mut notes);
+    if notes.is_full() {
+        let message = format!(
+            "there are more problems than the {} told here",
+            notes.problems.len()
+        );
+        notes.problems.push(source.problem(text.len(), message));
+    }
     let mut problems = notes.problems;
     problems.sort();
     problems.dedup();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::knobs::Knobs;
 use super::section;
-use crate::matrix::sweep::{Order, ReportText, Slo, State, Trials};
+use crate::matrix::sweep::{Located, Order, ReportText, Slo, State, Trials};
 use crate::matrix::table::{Notes, Table};
 use crate::problem::{Problem, nearest};
 use crate::scalar::Scalar;
@@ -82,7 +82,11 @@ pub(super) fn trials(file: &mut Table<'_>, notes: &mut Notes<'_>) -> Trials {
     trials
 }
 
-pub(super) fn cost(file: &mut Table<'_>, knobs: &Knobs, notes: &mut Notes<'_>) -> Vec<String> {
+pub(super) fn cost(
+    file: &mut Table<'_>,
+    knobs: &Knobs,
+    notes: &mut Notes<'_>,
+) -> Vec<Located<String>> {
     let Some(mut table) = section(file, "cost", "[cost]", false, notes) else {
         return Vec::new();
     };
@@ -117,7 +121,7 @@ pub(super) fn cost(file: &mut Table<'_>, knobs: &Knobs, notes: &mut Notes<'_>) -
             notes.push(Problem::new(name.location.clone(), message));
         }
     }
-    order.into_iter().map(|name| name.value).collect()
+    order
 }
 
 pub(super) fn slo(file: &mut Table<'_>, notes: &mut Notes<'_>) -> Slo {

@@ -1,0 +1,184 @@
+//! Order, selection, size and JSON of plans.
+
+use super::*;
+
+#[test]
+fn blocks_are_shuffled_by_seed_and_listed_order_is_not() {
+    let blocks = planned(
+        "cpus = [1, 2, 3, 4, 5, 6]",
+        "[trials]\nrepeats = 4",
+        &["cpus"],
+    );
+    let order = |plan: &Plan, block| -> Vec<usize> {
+        let of_block = plan.trials.iter().filter(|trial| trial.block == block);
+        of_block.map(|trial| trial.cell).collect()
+    };
+    for block in 1..=4 {
+        let mut cells = order(&blocks, block);
+        assert_ne!(cells, [0, 1, 2, 3, 4, 5], "block {block} is shuffled");
+        cells.sort_unstable();
+        assert_eq!(
+            cells,
+            [0, 1, 2, 3, 4, 5],
+            "block {block} holds every cell once"
+        );
+    }
+    assert_ne!(order(&blocks, 1), order(&blocks, 2));
+    let other = planned(
+        "cpus = [1, 2, 3, 4, 5, 6]",
+        "[trials]\nrepeats = 4\nseed = 2",
+        &["cpus"],
+    );
+    assert_ne!(order(&blocks, 1), order(&other, 1));
+    let listed = planned(
+        "cpus = [1, 2]",
+        "[trials]\nrepeats = 2\norder = 'listed'",
+        &["cpus"],
+    );
+    let all: Vec<_> = listed
+        .trials
+        .iter()
+        .map(|trial| (trial.index, trial.block, trial.cell))
+        .collect();
+    assert_eq!(all, [(1, 1, 0), (2, 1, 1), (3, 2, 0), (4, 2, 1)]);
+}
+
+#[test]
+fn more_repeats_leave_the_earlier_blocks_as_they_were() {
+    let short = planned("cpus = [1, 2, 3, 4]", "[trials]\nrepeats = 2", &["cpus"]);
+    let long = planned("cpus = [1, 2, 3, 4]", "[trials]\nrepeats = 5", &["cpus"]);
+    assert_eq!(short.trials[..], long.trials[..short.trials.len()]);
+}
+
+#[test]
+fn a_selection_keeps_loads_and_order_of_the_rest() {
+    let mut plan = reference();
+    let whole = plan.clone();
+    assert_eq!(plan.retain("--only", "cpus == 4 && web >= 2").unwrap(), 12);
+    assert_eq!(plan.trials.len(), 36);
+    let before: Vec<_> = whole
+        .trials
+        .iter()
+        .map(|trial| whole.cells[trial.cell].id())
+        .filter(|id| plan.cell_by_id(id.as_str()).is_some())
+        .collect();
+    let after: Vec<_> = plan
+        .trials
+        .iter()
+        .map(|trial| plan.cells[trial.cell].id())
+        .collect();
+    assert_eq!(before, after);
+    assert!(
+        plan.trials
+            .iter()
+            .zip(1..)
+            .all(|(trial, index)| trial.index == index)
+    );
+    for cell in &plan.cells {
+        let same = whole.cell_by_id(cell.id().as_str()).unwrap();
+        assert_eq!(plan.phases(cell), whole.phases(same));
+    }
+    assert_eq!(plan.estimate.duration.as_secs(), 36 * 123);
+}
+
+#[test]
+fn a_wrong_selection_leaves_the_plan_as_it_was() {
+    let mut plan = reference();
+    let mut problem = |text: &str| plan.retain("--only", text).unwrap_err().to_string();
+    insta::assert_snapshot!(problem("cpu == 4 || wep > 1"), @"
+    --only:1:1: unknown name `cpu`
+      hint: did you mean `cpus`?
+    --only:1:13: unknown name `wep`
+      hint: did you mean `web`?
+    ");
+    insta::assert_snapshot!(problem("cpus + 4"), @"--only:1:1: the selection gives the number 6, not true or false, in cell cpus-2__web-1__db-1.5");
+    insta::assert_snapshot!(problem("cpus == \"4\""), @"--only:1:6: `==` cannot compare the number 2 with the text `4`, in cell cpus-2__web-1__db-1.5");
+    insta::assert_snapshot!(problem("cpus > 8"), @"--only:1:1: `cpus > 8` selects none of 80 cells");
+    assert_eq!(plan.cells.len(), 80);
+    assert_eq!(plan.trials.len(), 240);
+}
+
+#[test]
+fn the_json_of_a_plan_is_the_documented_one() {
+    let plan = planned(
+        "cpus = [1]\nweb = [1, 1.2, 2, 3]",
+        "[derived]\nn = 'round(cpus * web)'\n[constraints]\nsmall = 'web < 3'\n[trials]\nrepeats = 1",
+        &["cpus", "n"],
+    );
+    let mut written = Vec::new();
+    plan.write_json(&mut written).unwrap();
+    let text = String::from_utf8(written).unwrap();
+    insta::assert_snapshot!(text.replace("],\"", "],\n\""), @r#"
+    {"cells":[{"id":"cpus-1__web-1","axes":{"cpus":1,"web":1},"derived":{"n":1},"aliases":[{"cpus":1,"web":1.2}]},{"id":"cpus-1__web-2","axes":{"cpus":1,"web":2},"derived":{"n":2},"aliases":[]}],
+    "dropped":[{"axes":{"cpus":1,"web":3},"constraint":"small","constraints":["small"]}],
+    "trials":[{"index":1,"block":1,"cell":"cpus-1__web-2","role":"cell"},{"index":2,"block":1,"cell":"cpus-1__web-1","role":"cell"}],
+    "estimate":{"seconds":46.0,"bytes":237568},"warnings":["every cell is launched once: without a second launch nobody can tell a difference from chance"]}
+    "#);
+}
+
+#[test]
+fn too_many_trials_are_refused_with_both_numbers() {
+    let levels = (0..2000)
+        .map(|level| level.to_string())
+        .collect::<Vec<_>>()
+        .join(", ");
+    let text = refused(
+        &format!("cpus = [{levels}]"),
+        "[trials]\nrepeats = 600",
+        &["cpus"],
+    );
+    assert!(
+        text.contains("2000 cells, 600 times each, are 1200000 trials (allowed: 1000000)"),
+        "{text}"
+    );
+}
+
+/// 100,000 cells with expressions, constraints and collapsing.
+fn large() -> Sweep {
+    let levels = |n: u32| {
+        (1..=n)
+            .map(|level| level.to_string())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let axes = format!(
+        "cpus = [{}]\nweb = [{}]\ndb = [{}]\nmode = ['a', 'b', 'c', 'd', 'e']",
+        levels(20),
+        levels(50),
+        levels(20)
+    );
+    let more = "[derived]\nthreads = 'round(cpus * web / 2)'\npool = 'if(mode == \"a\", max(threads, db), threads + db)'\n\
+                [constraints]\nc = 'pool > 0 && threads >= 0'\n[[phase]]\nname = 's'\nwindow = true\nanswers = 'capacity'\n\
+                duration = '1s'\nclosed = { users = '2 * tier_max(threads) + 1' }";
+    sweep_of(&matrix(&axes, more))
+}
+
+#[test]
+fn a_hundred_thousand_cells_plan_whole() {
+    let whole = plan(&large(), &names(&["cpus", "web", "db", "mode"])).unwrap();
+    assert_eq!(whole.cells.len(), 100_000);
+    assert_eq!(whole.trials.len(), 300_000);
+    let unique: BTreeSet<_> = ids(&whole).into_iter().collect();
+    assert_eq!(unique.len(), 100_000);
+    let collapsed = plan(&large(), &names(&["threads", "pool"])).unwrap();
+    let n_aliases: usize = collapsed
+        .cells
+        .iter()
+        .map(|cell| cell.aliases().len())
+        .sum();
+    assert!(collapsed.cells.len() < 100_000);
+    assert_eq!(collapsed.cells.len() + n_aliases, 100_000);
+    let mut json = Vec::new();
+    whole.write_json(&mut json).unwrap();
+    assert!(serde_json::from_slice::<serde::de::IgnoredAny>(&json).is_ok());
+}
+
+#[test]
+fn the_same_text_gives_the_same_plan() {
+    let json = || {
+        let mut written = Vec::new();
+        reference().write_json(&mut written).unwrap();
+        written
+    };
+    assert_eq!(json(), json());
+}

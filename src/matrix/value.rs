@@ -1,0 +1,72 @@
+//! Single TOML values: as knob values, as numbers, as messages name them.
+//!
+//! No place and no key is known here; the caller adds them.
+
+use toml::de::DeValue;
+
+use crate::scalar::Scalar;
+
+/// Largest whole number that an axis may hold: beyond it, floats skip numbers.
+///
+/// **Source**: IEEE 754 binary64 has 53 bits of significand.
+const MAX_EXACT: i64 = 1 << 53;
+
+/// A number as it was written; infinite and not-a-number values come through.
+pub(super) fn number_of(value: &DeValue<'_>) -> Option<f64> {
+    match value {
+        DeValue::Integer(number) => {
+            let whole =
+                i64::from_str_radix(number.as_str().trim_start_matches('+'), number.radix());
+            whole.ok().map(|whole| whole as f64)
+        }
+        DeValue::Float(number) => number.as_str().parse().ok(),
+        _ => None,
+    }
+}
+
+/// One knob value; the error says what is wrong with it.
+pub(super) fn scalar(value: &DeValue<'_>) -> Result<Scalar, String> {
+    match value {
+        DeValue::Integer(written) => {
+            i64::from_str_radix(written.as_str().trim_start_matches('+'), written.radix())
+                .ok()
+                .filter(|number| number.unsigned_abs() <= MAX_EXACT.unsigned_abs())
+                .map(Scalar::Integer)
+                .ok_or_else(|| {
+                    format!("the number {written} is too large (allowed: up to {MAX_EXACT})")
+                })
+        }
+        DeValue::Float(written) => written
+            .as_str()
+            .parse()
+            .ok()
+            .and_then(Scalar::from_number)
+            .ok_or_else(|| format!("the number {written} is not finite")),
+        DeValue::Boolean(truth) => Ok(Scalar::Boolean(*truth)),
+        DeValue::String(text) => Ok(Scalar::Text(text.as_ref().to_owned())),
+        other => Err(format!(
+            "{} is no single value (allowed: numbers, texts, true, false)",
+            describe(other)
+        )),
+    }
+}
+
+/// A value as messages name it; long texts are cut.
+pub(super) fn describe(value: &DeValue<'_>) -> String {
+    const SHOWN: usize = 40;
+    match value {
+        DeValue::String(text) if text.chars().count() > SHOWN => {
+            format!(
+                "the text \"{}...\"",
+                text.chars().take(SHOWN).collect::<String>()
+            )
+        }
+        DeValue::String(text) => format!("the text \"{text}\""),
+        DeValue::Integer(number) => format!("the number {number}"),
+        DeValue::Float(number) => format!("the number {number}"),
+        DeValue::Boolean(truth) => format!("{truth}"),
+        DeValue::Datetime(date) => format!("the date {date}"),
+        DeValue::Array(_) => "a list".to_owned(),
+        DeValue::Table(_) => "a table".to_owned(),
+    }
+}
