@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use super::journey::{self, Due};
 use super::plan::LoadModel;
-use super::thread::{PhaseClock, Sitter, Thread, nanoseconds};
+use super::slot::Sitter;
+use super::thread::{PhaseClock, Thread, nanoseconds};
 use crate::measure::{Outcome, Sample};
 
 /// After so many arrivals in one go others get a turn: when the thread cannot
@@ -214,15 +215,5 @@ async fn serve(thread: Rc<Thread>, due: Instant) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shares_add_up_and_differ_by_one_at_most() {
-        for (total, n) in [(1_000, 3), (7, 7), (5, 2), (1, 1)] {
-            let shares: Vec<u32> = (0..n).map(|index| share(total, index, n)).collect();
-            assert_eq!(shares.iter().sum::<u32>(), total);
-            assert!(shares.iter().max().unwrap() - shares.iter().min().unwrap() <= 1);
-        }
-    }
-}
+#[path = "open_tests.rs"]
+mod tests;

@@ -11,22 +11,20 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc;
-use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::client::Connection;
 use super::closed;
 use super::fine_timer::FineTimer;
 use super::open::{self, OpenState};
 use super::plan::LoadModel;
 use super::prepare::Prepared;
+use super::slot::{Cancel, Seat, Sitter, Slot};
 use super::template::Counter;
 use crate::measure::{Outcome, Sample};
 
@@ -118,74 +116,6 @@ pub(super) struct Totals {
     /// Time that journeys were under way (open loop), by the count of them.
     pub(super) under_way: Duration,
     pub(super) cpu: Duration,
-}
-
-/// Why a request was taken away from its task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cancel {
-    TimedOut,
-    Abandoned,
-}
-
-/// Who sits on a slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sitter {
-    /// A closed-loop user by number.
-    User(u32),
-    /// A journey of an open loop.
-    Arrival,
-}
-
-/// The watched state of one journey at a time: at most one request in flight.
-#[derive(Debug)]
-pub(super) struct Slot {
-    sitter: Cell<Sitter>,
-    busy_since: Cell<Option<Instant>>,
-    deadline: Cell<Option<Instant>>,
-    /// Whether the request in flight belongs to the phase under way.
-    is_counted: Cell<bool>,
-    cancel: Cell<Option<Cancel>>,
-    waker: RefCell<Option<Waker>>,
-}
-
-impl Slot {
-    /// Runs a future until it is done or the slot's request is cancelled.
-    pub(super) async fn guard<F: Future>(&self, future: F) -> Result<F::Output, Cancel> {
-        let mut future = pin!(future);
-        std::future::poll_fn(|cx| {
-            if let Some(cancel) = self.cancel.take() {
-                return Poll::Ready(Err(cancel));
-            }
-            let mut waker = self.waker.borrow_mut();
-            if !waker
-                .as_ref()
-                .is_some_and(|known| known.will_wake(cx.waker()))
-            {
-                *waker = Some(cx.waker().clone());
-            }
-            drop(waker);
-            future.as_mut().poll(cx).map(Ok)
-        })
-        .await
-    }
-
-    fn cancel(&self, cancel: Cancel) {
-        self.deadline.set(None);
-        self.cancel.set(Some(cancel));
-        if let Some(waker) = self.waker.borrow().as_ref() {
-            waker.wake_by_ref();
-        }
-    }
-}
-
-/// A place for one journey at a time: a connection and its slot.
-#[derive(Debug)]
-pub(super) struct Seat {
-    pub(super) connection: Option<Connection>,
-    pub(super) slot: Rc<Slot>,
-    /// What `${user}` is.
-    pub(super) user: u32,
-    id: u32,
 }
 
 /// Everything the tasks of one load thread share.
@@ -298,14 +228,7 @@ impl Thread {
     pub(super) fn take_seat(&self, sitter: Sitter) -> Seat {
         let idle = self.seats.borrow_mut().pop();
         let mut seat = idle.unwrap_or_else(|| {
-            let slot = Rc::new(Slot {
-                sitter: Cell::new(sitter),
-                busy_since: Cell::new(None),
-                deadline: Cell::new(None),
-                is_counted: Cell::new(false),
-                cancel: Cell::new(None),
-                waker: RefCell::new(None),
-            });
+            let slot = Rc::new(Slot::new(sitter));
             let mut slots = self.slots.borrow_mut();
             slots.push(Rc::clone(&slot));
             let ordinal = (slots.len() - 1) * self.plan.n_threads + self.index;
@@ -335,14 +258,14 @@ impl Thread {
         slot.busy_since.set(Some(sent));
         slot.deadline.set(Some(sent + self.plan.timeout));
         slot.is_counted.set(is_counted);
-        slot.cancel.set(None);
+        slot.cancelled.set(None);
     }
 
     /// The request ended.
     pub(super) fn request_ends(&self, slot: &Slot, ended: Instant) {
         slot.deadline.set(None);
         slot.is_counted.set(false);
-        slot.cancel.set(None);
+        slot.cancelled.set(None);
         self.span_ends(slot, ended);
     }
 

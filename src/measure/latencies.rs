@@ -33,13 +33,15 @@ impl Latencies {
     /// **Units**: nanoseconds.
     pub fn record(&mut self, ns: u64) -> bool {
         let clamped = ns.clamp(LOWEST_NS, HIGHEST_NS);
-        self.histogram_mut()
-            .record(clamped)
-            .expect("the value is within the histogram's bounds");
+        self.histogram_mut().saturating_record(clamped);
         clamped != ns
     }
 
     /// Adds all values of another distribution.
+    #[expect(
+        clippy::missing_panics_doc,
+        reason = "the histogram grows with what it is given, so adding cannot fail"
+    )]
     pub fn merge(&mut self, other: &Self) {
         if let Some(other) = &other.0 {
             self.histogram_mut()
