@@ -33,6 +33,8 @@ pub(super) enum Sitter {
 pub(super) struct Slot {
     pub(super) sitter: Cell<Sitter>,
     pub(super) busy_since: Cell<Option<Instant>>,
+    /// End of the last stretch, when the next one has not begun.
+    pub(super) idle_since: Cell<Option<Instant>>,
     pub(super) deadline: Cell<Option<Instant>>,
     /// Whether the request in flight belongs to the phase under way.
     pub(super) is_counted: Cell<bool>,
@@ -46,6 +48,7 @@ impl Slot {
         Self {
             sitter: Cell::new(sitter),
             busy_since: Cell::new(None),
+            idle_since: Cell::new(None),
             deadline: Cell::new(None),
             is_counted: Cell::new(false),
             cancelled: Cell::new(None),

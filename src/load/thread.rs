@@ -38,6 +38,11 @@ const FLUSH_SAMPLES: usize = 4_096;
 /// words would cost more than the requests.
 const FAILURE_EVERY: Duration = Duration::from_millis(50);
 
+/// Longest time between an answer and the next send that is the generator's
+/// ordinary work. Release builds need 1 to 3 us; beyond this it stood still, and
+/// time that nobody accounts for shows in Little's law.
+const MOST_HANDLING: Duration = Duration::from_micros(50);
+
 /// What a thread is told once.
 #[derive(Debug)]
 pub(super) struct ThreadPlan {
@@ -245,6 +250,7 @@ impl Thread {
             Sitter::Arrival => seat.id,
         };
         seat.slot.sitter.set(sitter);
+        seat.slot.idle_since.set(None);
         seat
     }
 
@@ -255,6 +261,7 @@ impl Thread {
 
     /// A request leaves: from now on it is watched.
     pub(super) fn request_starts(&self, slot: &Slot, sent: Instant, is_counted: bool) {
+        self.handled(slot, sent);
         slot.busy_since.set(Some(sent));
         slot.deadline.set(Some(sent + self.plan.timeout));
         slot.is_counted.set(is_counted);
@@ -271,6 +278,7 @@ impl Thread {
 
     /// Waits as a part of a journey: thinking or pausing.
     pub(super) async fn wait(&self, slot: &Slot, from: Instant, until: Instant) {
+        self.handled(slot, from);
         slot.busy_since.set(Some(from));
         self.timer.sleep_until(until).await;
         self.span_ends(slot, Instant::now());
@@ -279,6 +287,15 @@ impl Thread {
     fn span_ends(&self, slot: &Slot, ended: Instant) {
         if let Some(from) = slot.busy_since.take() {
             self.add_span(slot, from, ended);
+            slot.idle_since.set(Some(ended));
+        }
+    }
+
+    /// Counts the moment between one stretch and the next as the journey's own,
+    /// up to what judging an answer and building a request may take.
+    pub(super) fn handled(&self, slot: &Slot, now: Instant) {
+        if let Some(from) = slot.idle_since.take() {
+            self.add_span(slot, from, now.min(from + MOST_HANDLING));
         }
     }
 

@@ -31,9 +31,15 @@ impl Latencies {
     /// Records one time and says whether it had to be clamped to the bounds.
     ///
     /// **Units**: nanoseconds.
+    #[expect(
+        clippy::missing_panics_doc,
+        reason = "the histogram grows with what it is given, so recording cannot fail"
+    )]
     pub fn record(&mut self, ns: u64) -> bool {
         let clamped = ns.clamp(LOWEST_NS, HIGHEST_NS);
-        self.histogram_mut().saturating_record(clamped);
+        self.histogram_mut()
+            .record(clamped)
+            .expect("the value is within the bounds up to which it grows");
         clamped != ns
     }
 
