@@ -92,10 +92,12 @@ impl std::fmt::Debug for Connection {
     }
 }
 
+type HttpConnection = http1::Connection<TokioIo<TcpStream>, Full<Bytes>>;
+
 struct Driver {
     /// Gone once it has ended: it holds the queue of requests, and one that got
     /// in there at the last moment is only given back when the queue is dropped.
-    connection: Option<Pin<Box<http1::Connection<TokioIo<TcpStream>, Full<Bytes>>>>>,
+    connection: Option<Pin<Box<HttpConnection>>>,
     /// hyper tells the waiting request of a broken connection only in part.
     error: Option<hyper::Error>,
 }
@@ -128,7 +130,7 @@ impl Driver {
 }
 
 impl Connection {
-    /// Connects. TCP_NODELAY is set: a request must not wait for the last one's ACK.
+    /// Connects, with `TCP_NODELAY`: no request may wait for the last one's ACK.
     pub(super) async fn open(address: SocketAddr) -> Result<Self, ClientError> {
         let connect_error =
             |error: &io::Error| ClientError::new(ErrorClass::Connect, format!("connect: {error}"));

@@ -9,7 +9,8 @@ use std::time::Instant;
 
 use super::journey::{self, JourneyEnd, PAUSE};
 use super::plan::LoadModel;
-use super::thread::{PhaseClock, Sitter, Thread};
+use super::slot::Sitter;
+use super::thread::{PhaseClock, Thread};
 
 /// Starts the users of a phase that are not already there.
 pub(super) fn begin(thread: &Rc<Thread>, clock: PhaseClock) {

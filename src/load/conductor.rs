@@ -21,7 +21,7 @@ const FAILURES_KEPT: usize = 10;
 
 /// How long a thread may take to give its last word on a phase. It looks every
 /// 10 ms; a host that leaves it no CPU for this long has no measurement.
-const CLOSE_LIMIT: Duration = Duration::from_secs(60);
+const CLOSE_LIMIT: Duration = Duration::from_mins(1);
 
 pub(super) struct Conductor {
     pub(super) names: Vec<String>,

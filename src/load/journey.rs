@@ -10,8 +10,9 @@ use serde_json::Value;
 use super::client::{Answer, ClientError, Connection, ExchangeError, Keep, Outgoing};
 use super::plan::LoadModel;
 use super::prepare::{Judged, Ready};
+use super::slot::{Cancel, Seat, Sitter};
 use super::template::Dynamic;
-use super::thread::{Cancel, Seat, Sitter, Thread, nanoseconds};
+use super::thread::{Thread, nanoseconds};
 use super::workload::OnFailure;
 use crate::measure::{ErrorClass, Outcome, Sample};
 
@@ -60,11 +61,11 @@ pub(super) async fn run(thread: &Thread, seat: &mut Seat, arrival: Option<Due>) 
         if !is_wanted(thread, sitter) {
             return JourneyEnd::Cut;
         }
-        let sent = Instant::now();
-        let moment = due.map_or(sent, |due| due.at);
+        let left_at = Instant::now();
+        let moment = due.map_or(left_at, |due| due.at);
         let is_counted = thread.phase_at(moment).is_some();
         if began.is_none() {
-            began = Some(sent);
+            began = Some(left_at);
             if is_counted {
                 thread.totals.borrow_mut().arrivals += 1;
             }
@@ -72,11 +73,11 @@ pub(super) async fn run(thread: &Thread, seat: &mut Seat, arrival: Option<Due>) 
         if !is_counted {
             thread.totals.borrow_mut().outside += 1;
         }
-        thread.request_starts(&seat.slot, sent, is_counted);
+        thread.request_starts(&seat.slot, left_at, is_counted);
         let ended = request(thread, seat, operation, &mut captures).await;
         thread.request_ends(&seat.slot, ended.at);
         if is_counted {
-            record(thread, operation, &ended, sent, due);
+            record(thread, operation, &ended, left_at, due);
         }
         if ended.outcome != Outcome::Success {
             if journey_outcome == Outcome::Success {
@@ -88,19 +89,20 @@ pub(super) async fn run(thread: &Thread, seat: &mut Seat, arrival: Option<Due>) 
                 if is_counted {
                     thread.totals.borrow_mut().not_attempted += (n_steps - index - 1) as u64;
                 }
-                thread.record_journey(journey_outcome, began.unwrap_or(sent), ended.at);
+                thread.record_journey(journey_outcome, began.unwrap_or(left_at), ended.at);
                 return JourneyEnd::Aborted;
             }
             hold_back(thread, seat, &ended, arrival.is_some()).await;
         }
         let is_last = index + 1 == n_steps;
         if is_last {
-            thread.record_journey(journey_outcome, began.unwrap_or(sent), ended.at);
+            thread.record_journey(journey_outcome, began.unwrap_or(left_at), ended.at);
         }
         let next = ended.at + operation.think;
         // After its last step a user thinks before the next journey; a journey
         // that arrived is over and must not keep its place.
-        if !operation.think.is_zero() && !(is_last && arrival.is_some()) {
+        let is_over = is_last && arrival.is_some();
+        if !operation.think.is_zero() && !is_over {
             thread.wait(&seat.slot, ended.at, next).await;
         }
         due = arrival.map(|_| Due {
@@ -139,11 +141,11 @@ async fn hold_back(thread: &Thread, seat: &Seat, ended: &Ended, is_open: bool) {
     }
 }
 
-fn record(thread: &Thread, operation: &Ready, ended: &Ended, sent: Instant, due: Option<Due>) {
+fn record(thread: &Thread, operation: &Ready, ended: &Ended, left_at: Instant, due: Option<Due>) {
     let Some(phase) = thread.phase() else {
         return;
     };
-    let moment = due.map_or(sent, |due| due.at);
+    let moment = due.map_or(left_at, |due| due.at);
     let since = |from: Instant, to: Instant| nanoseconds(to.saturating_duration_since(from));
     let second = moment.saturating_duration_since(phase.start).as_secs();
     thread.record(Sample {
@@ -151,9 +153,9 @@ fn record(thread: &Thread, operation: &Ready, ended: &Ended, sent: Instant, due:
         outcome: ended.outcome,
         second: u32::try_from(second).unwrap_or(u32::MAX),
         latency_ns: since(moment, ended.at),
-        service_ns: since(sent, ended.at),
-        lag_ns: since(moment, sent),
-        generator_lag_ns: due.map_or(0, |due| since(due.sendable, sent)),
+        service_ns: since(left_at, ended.at),
+        lag_ns: since(moment, left_at),
+        generator_lag_ns: due.map_or(0, |due| since(due.sendable, left_at)),
     });
 }
 
@@ -236,7 +238,7 @@ fn judge(
             };
         }
     };
-    let mut captured = Vec::new();
+    let mut found = Vec::new();
     let judged = {
         let mut random = thread.random.borrow_mut();
         let mut counter = thread.counter.borrow_mut();
@@ -246,9 +248,9 @@ fn judge(
             counter: &mut counter,
             user,
         };
-        operation.judge(&thread.plan.prepared, &answer, &mut dynamic, &mut captured)
+        operation.judge(&thread.plan.prepared, &answer, &mut dynamic, &mut found)
     };
-    for (slot, value) in captured {
+    for (slot, value) in found {
         captures[slot] = Some(value);
     }
     judged

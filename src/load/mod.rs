@@ -4,12 +4,13 @@
 //! `measure` is the only layer below it.
 //!
 //! Read `plan` (what goes in and comes out), `workload` with `workload_file`,
-//! `step_file`, `template`, `json_path` (what is sent), `prepare` (made ready),
-//! `generator` with `conductor` (threads and phases), `thread`, `journey`,
+//! `step_file`, `expand`, `template`, `json_path` (what is sent), `prepare` (made ready),
+//! `generator` with `conductor` (threads and phases), `thread`, `slot`, `journey`,
 //! `closed`, `open`, `fine_timer` (one load thread), `client` (one connection).
 mod client;
 mod closed;
 mod conductor;
+mod expand;
 mod fine_timer;
 mod generator;
 mod journey;
@@ -18,8 +19,11 @@ mod once;
 mod open;
 mod plan;
 mod prepare;
+mod slot;
 mod step_file;
 mod template;
+#[cfg(test)]
+mod test_load;
 #[cfg(test)]
 mod test_server;
 mod thread;

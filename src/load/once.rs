@@ -92,7 +92,7 @@ pub async fn once(
             why: None,
             latency: Duration::ZERO,
         };
-        let mut captured = Vec::new();
+        let mut found = Vec::new();
         match operation.request(&prepared.captures, &mut dynamic) {
             Err(why) => fail(
                 &mut exchange,
@@ -109,8 +109,7 @@ pub async fn once(
                 exchange.latency = sent.elapsed();
                 match answer {
                     Ok(Ok(answer)) => {
-                        let judged =
-                            operation.judge(&prepared, &answer, &mut dynamic, &mut captured);
+                        let judged = operation.judge(&prepared, &answer, &mut dynamic, &mut found);
                         exchange.outcome = judged.outcome;
                         exchange.why = judged.why;
                         exchange.answer = Some(ReceivedAnswer {
@@ -129,7 +128,7 @@ pub async fn once(
                 }
             }
         }
-        for (slot, value) in captured {
+        for (slot, value) in found {
             captures[slot] = Some(value);
         }
         let is_failure = exchange.outcome != Outcome::Success;
@@ -165,3 +164,7 @@ fn described(headers: &HeaderMap) -> Vec<(String, String)> {
         })
         .collect()
 }
+
+#[cfg(test)]
+#[path = "once_tests.rs"]
+mod tests;

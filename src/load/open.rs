@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use super::journey::{self, Due};
 use super::plan::LoadModel;
-use super::thread::{PhaseClock, Sitter, Thread, nanoseconds};
+use super::slot::Sitter;
+use super::thread::{PhaseClock, Thread, nanoseconds};
 use crate::measure::{Outcome, Sample};
 
 /// After so many arrivals in one go others get a turn: when the thread cannot
@@ -24,9 +25,12 @@ const ARRIVALS_IN_A_ROW: u32 = 32;
 pub(super) struct OpenState {
     pacer: RefCell<Option<Rc<Pacer>>>,
     waiting: RefCell<VecDeque<Instant>>,
+    /// Journeys with a place: begun, or about to be.
     under_way: Cell<u32>,
-    under_way_since: Cell<Option<Instant>>,
     most_under_way: Cell<u32>,
+    /// Journeys begun and not ended, and since when it is this many.
+    running: Cell<u32>,
+    running_since: Cell<Option<Instant>>,
 }
 
 /// What the thread and the task that paces share.
@@ -77,15 +81,19 @@ impl OpenState {
 
     /// Counts the time under way up to now.
     pub(super) fn settle(&self, thread: &Thread, now: Instant) {
-        if let Some(since) = self.under_way_since.replace(Some(now)) {
-            thread.add_under_way(self.under_way.get(), since, now);
+        if let Some(since) = self.running_since.replace(Some(now)) {
+            thread.add_under_way(self.running.get(), since, now);
         }
     }
 
-    fn change(&self, thread: &Thread, now: Instant, change: i32) {
+    fn begins(&self, thread: &Thread, now: Instant) {
         self.settle(thread, now);
-        self.under_way
-            .set(self.under_way.get().saturating_add_signed(change));
+        self.running.set(self.running.get() + 1);
+    }
+
+    fn ends(&self, thread: &Thread, now: Instant) {
+        self.settle(thread, now);
+        self.running.set(self.running.get() - 1);
     }
 }
 
@@ -180,7 +188,7 @@ fn arrive(thread: &Rc<Thread>, due: Instant) {
         open.waiting.borrow_mut().push_back(due);
         return;
     }
-    open.change(thread, Instant::now(), 1);
+    open.under_way.set(open.under_way.get() + 1);
     thread.spawn(serve(Rc::clone(thread), due));
 }
 
@@ -193,7 +201,11 @@ async fn serve(thread: Rc<Thread>, due: Instant) {
         sendable: due,
     };
     loop {
+        open.begins(&thread, Instant::now());
         journey::run(&thread, &mut seat, Some(arrival)).await;
+        let ended = Instant::now();
+        thread.handled(&seat.slot, ended);
+        open.ends(&thread, ended);
         let may_go_on = open.under_way.get() <= open.most_under_way.get()
             && journey::is_wanted(&thread, Sitter::Arrival);
         let next = if may_go_on {
@@ -206,23 +218,13 @@ async fn serve(thread: Rc<Thread>, due: Instant) {
         };
         arrival = Due {
             at,
-            sendable: Instant::now().max(at),
+            sendable: ended.max(at),
         };
     }
     thread.put_seat(seat);
-    open.change(&thread, Instant::now(), -1);
+    open.under_way.set(open.under_way.get() - 1);
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shares_add_up_and_differ_by_one_at_most() {
-        for (total, n) in [(1_000, 3), (7, 7), (5, 2), (1, 1)] {
-            let shares: Vec<u32> = (0..n).map(|index| share(total, index, n)).collect();
-            assert_eq!(shares.iter().sum::<u32>(), total);
-            assert!(shares.iter().max().unwrap() - shares.iter().min().unwrap() <= 1);
-        }
-    }
-}
+#[path = "open_tests.rs"]
+mod tests;

@@ -11,22 +11,20 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc;
-use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::client::Connection;
 use super::closed;
 use super::fine_timer::FineTimer;
 use super::open::{self, OpenState};
 use super::plan::LoadModel;
 use super::prepare::Prepared;
+use super::slot::{Cancel, Seat, Sitter, Slot};
 use super::template::Counter;
 use crate::measure::{Outcome, Sample};
 
@@ -39,6 +37,11 @@ const FLUSH_SAMPLES: usize = 4_096;
 /// Failures are put into words at most so often: under a storm of errors the
 /// words would cost more than the requests.
 const FAILURE_EVERY: Duration = Duration::from_millis(50);
+
+/// Longest time between an answer and the next send that is the generator's
+/// ordinary work. Release builds need 1 to 3 us; beyond this it stood still, and
+/// time that nobody accounts for shows in Little's law.
+const MOST_HANDLING: Duration = Duration::from_micros(50);
 
 /// What a thread is told once.
 #[derive(Debug)]
@@ -120,74 +123,6 @@ pub(super) struct Totals {
     /// Time that journeys were under way (open loop), by the count of them.
     pub(super) under_way: Duration,
     pub(super) cpu: Duration,
-}
-
-/// Why a request was taken away from its task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cancel {
-    TimedOut,
-    Abandoned,
-}
-
-/// Who sits on a slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sitter {
-    /// A closed-loop user by number.
-    User(u32),
-    /// A journey of an open loop.
-    Arrival,
-}
-
-/// The watched state of one journey at a time: at most one request in flight.
-#[derive(Debug)]
-pub(super) struct Slot {
-    sitter: Cell<Sitter>,
-    busy_since: Cell<Option<Instant>>,
-    deadline: Cell<Option<Instant>>,
-    /// Whether the request in flight belongs to the phase under way.
-    is_counted: Cell<bool>,
-    cancel: Cell<Option<Cancel>>,
-    waker: RefCell<Option<Waker>>,
-}
-
-impl Slot {
-    /// Runs a future until it is done or the slot's request is cancelled.
-    pub(super) async fn guard<F: Future>(&self, future: F) -> Result<F::Output, Cancel> {
-        let mut future = pin!(future);
-        std::future::poll_fn(|cx| {
-            if let Some(cancel) = self.cancel.take() {
-                return Poll::Ready(Err(cancel));
-            }
-            let mut waker = self.waker.borrow_mut();
-            if !waker
-                .as_ref()
-                .is_some_and(|known| known.will_wake(cx.waker()))
-            {
-                *waker = Some(cx.waker().clone());
-            }
-            drop(waker);
-            future.as_mut().poll(cx).map(Ok)
-        })
-        .await
-    }
-
-    fn cancel(&self, cancel: Cancel) {
-        self.deadline.set(None);
-        self.cancel.set(Some(cancel));
-        if let Some(waker) = self.waker.borrow().as_ref() {
-            waker.wake_by_ref();
-        }
-    }
-}
-
-/// A place for one journey at a time: a connection and its slot.
-#[derive(Debug)]
-pub(super) struct Seat {
-    pub(super) connection: Option<Connection>,
-    pub(super) slot: Rc<Slot>,
-    /// What `${user}` is.
-    pub(super) user: u32,
-    id: u32,
 }
 
 /// Everything the tasks of one load thread share.
@@ -300,14 +235,7 @@ impl Thread {
     pub(super) fn take_seat(&self, sitter: Sitter) -> Seat {
         let idle = self.seats.borrow_mut().pop();
         let mut seat = idle.unwrap_or_else(|| {
-            let slot = Rc::new(Slot {
-                sitter: Cell::new(sitter),
-                busy_since: Cell::new(None),
-                deadline: Cell::new(None),
-                is_counted: Cell::new(false),
-                cancel: Cell::new(None),
-                waker: RefCell::new(None),
-            });
+            let slot = Rc::new(Slot::new(sitter));
             let mut slots = self.slots.borrow_mut();
             slots.push(Rc::clone(&slot));
             let ordinal = (slots.len() - 1) * self.plan.n_threads + self.index;
@@ -324,6 +252,7 @@ impl Thread {
             Sitter::Arrival => seat.id,
         };
         seat.slot.sitter.set(sitter);
+        seat.slot.idle_since.set(None);
         seat
     }
 
@@ -334,22 +263,24 @@ impl Thread {
 
     /// A request leaves: from now on it is watched.
     pub(super) fn request_starts(&self, slot: &Slot, sent: Instant, is_counted: bool) {
+        self.handled(slot, sent);
         slot.busy_since.set(Some(sent));
         slot.deadline.set(Some(sent + self.plan.timeout));
         slot.is_counted.set(is_counted);
-        slot.cancel.set(None);
+        slot.cancelled.set(None);
     }
 
     /// The request ended.
     pub(super) fn request_ends(&self, slot: &Slot, ended: Instant) {
         slot.deadline.set(None);
         slot.is_counted.set(false);
-        slot.cancel.set(None);
+        slot.cancelled.set(None);
         self.span_ends(slot, ended);
     }
 
     /// Waits as a part of a journey: thinking or pausing.
     pub(super) async fn wait(&self, slot: &Slot, from: Instant, until: Instant) {
+        self.handled(slot, from);
         slot.busy_since.set(Some(from));
         self.timer.sleep_until(until).await;
         self.span_ends(slot, Instant::now());
@@ -358,6 +289,15 @@ impl Thread {
     fn span_ends(&self, slot: &Slot, ended: Instant) {
         if let Some(from) = slot.busy_since.take() {
             self.add_span(slot, from, ended);
+            slot.idle_since.set(Some(ended));
+        }
+    }
+
+    /// Counts the moment between one stretch and the next as the journey's own,
+    /// up to what judging an answer and building a request may take.
+    pub(super) fn handled(&self, slot: &Slot, now: Instant) {
+        if let Some(from) = slot.idle_since.take() {
+            self.add_span(slot, from, now.min(from + MOST_HANDLING));
         }
     }
 

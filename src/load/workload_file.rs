@@ -2,7 +2,8 @@
 //!
 //! Keys, in file order: `headers`, `refused`, `on_failure`, `[[table.NAME]]`,
 //! `[[step]]`. Keys of later versions are refused by name. The only files opened
-//! are the body files, relative to the workload file. `step_file` reads steps.
+//! are the body files, relative to the workload file. `step_file` reads steps,
+//! `expand` turns them into operations.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,8 @@ use indexmap::IndexMap;
 use serde_json::Value;
 use toml::de::DeTable;
 
-use super::step_file::{Expander, read_step};
+use super::expand::Expander;
+use super::step_file::read_step;
 use super::template::Template;
 use super::toml_reader::{Located, Reader, in_order};
 use super::workload::{OnFailure, VariableUse, Workload};

@@ -1,3 +1,4 @@
+use std::fmt::Write as _;
 use std::path::Path;
 
 use super::*;
@@ -45,7 +46,10 @@ fn reference_journey(folder: &Path) -> String {
         let body =
             format!("{{\"resourceType\":\"{name}\",\"ref\":\"{before}\",\"n\":\"${{uuid}}\"}}");
         fs_err::write(folder.join(format!("{name}.json")), body).unwrap();
-        text += &format!("[[table.resource]]\ntype = \"{name}\"\nbody = \"{name}.json\"\n");
+        let _ = write!(
+            text,
+            "[[table.resource]]\ntype = \"{name}\"\nbody = \"{name}.json\"\n"
+        );
     }
     for (verb, method, rest) in [
         (
@@ -66,7 +70,8 @@ fn reference_journey(folder: &Path) -> String {
         } else {
             "/${id.${resource.type}}"
         };
-        text += &format!(
+        let _ = write!(
+            text,
             "[[step]]\nname = \"{verb} ${{resource.type}}\"\neach = \"resource\"\nmethod = \"{method}\"\n\
              path = \"/fhir/${{resource.type}}{id}\"\n{rest}\n"
         );

@@ -31,15 +31,23 @@ impl Latencies {
     /// Records one time and says whether it had to be clamped to the bounds.
     ///
     /// **Units**: nanoseconds.
+    #[expect(
+        clippy::missing_panics_doc,
+        reason = "the histogram grows with what it is given, so recording cannot fail"
+    )]
     pub fn record(&mut self, ns: u64) -> bool {
         let clamped = ns.clamp(LOWEST_NS, HIGHEST_NS);
         self.histogram_mut()
             .record(clamped)
-            .expect("the value is within the histogram's bounds");
+            .expect("the value is within the bounds up to which it grows");
         clamped != ns
     }
 
     /// Adds all values of another distribution.
+    #[expect(
+        clippy::missing_panics_doc,
+        reason = "the histogram grows with what it is given, so adding cannot fail"
+    )]
     pub fn merge(&mut self, other: &Self) {
         if let Some(other) = &other.0 {
             self.histogram_mut()

@@ -145,7 +145,9 @@ impl Recorder {
 
     /// Adds everything another recorder of the same operations holds.
     ///
-    /// **Panics**: when the two were made for different operations.
+    /// # Panics
+    ///
+    /// When the two were made for different operations.
     pub fn merge(&mut self, other: &Self) {
         assert_eq!(self.names, other.names, "recorders of the same operations");
         for (record, other) in self.operations.iter_mut().zip(&other.operations) {

@@ -83,6 +83,10 @@ impl Interval {
     }
 
     /// The histogram, built anew: 1 us to 600 s in nanoseconds, three digits.
+    #[expect(
+        clippy::missing_panics_doc,
+        reason = "hdrhistogram takes these constants"
+    )]
     pub fn histogram(&self) -> Histogram<u64> {
         let mut histogram = Histogram::new_with_bounds(LOWEST_NS, HIGHEST_NS, SIGNIFICANT_DIGITS)
             .expect("the bounds and digits are constants that hdrhistogram takes");

@@ -1,0 +1,118 @@
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::load::Workload;
+use crate::load::test_load::{closed, ms, open, plan, run, run_one, seen_within};
+use crate::load::test_server::{Got, Reply, TestServer, ok};
+
+#[test]
+fn shares_add_up_and_differ_by_one_at_most() {
+    for (total, n) in [(1_000, 3), (7, 7), (5, 2), (1, 1)] {
+        let shares: Vec<u32> = (0..n).map(|index| share(total, index, n)).collect();
+        assert_eq!(shares.iter().sum::<u32>(), total);
+        assert!(shares.iter().max().unwrap() - shares.iter().min().unwrap() <= 1);
+    }
+}
+
+#[test]
+fn an_open_loop_holds_its_rate() {
+    for (rate, length_ms) in [(200.0, 3_000), (2_000.0, 2_000)] {
+        let server = TestServer::start(|_| ok());
+        let phases = [(open(rate, 100), 300), (open(rate, 100), length_ms)];
+        let summary = run(plan(&server.target, Workload::get("/"), &phases))
+            .pop()
+            .unwrap();
+        let counts = summary.total.counts;
+        let planned = rate * length_ms as f64 / 1e3;
+        assert!(
+            (counts.requests as f64 / planned - 1.0).abs() < 0.005,
+            "{counts:?}"
+        );
+        assert_eq!(counts.unsent, 0);
+        assert_eq!(summary.arrivals, counts.due);
+        assert_eq!(counts.successes, counts.due);
+        let seen = seen_within(&server, &summary);
+        assert!(seen.abs_diff(counts.requests) <= 4, "{seen} {counts:?}");
+        assert!(
+            (summary.in_flight_recorded - summary.in_flight).abs()
+                < 0.05 * summary.in_flight + 0.05
+        );
+    }
+}
+
+#[test]
+fn a_frozen_server_shows_in_latency_from_due_and_nothing_is_left_out() {
+    // One worker that stands still for a second: what was due meanwhile waits.
+    let frozen_until = Arc::new(Mutex::new(None::<Instant>));
+    let server = TestServer::start(move |got: &Got| {
+        let mut until = frozen_until.lock().unwrap();
+        if got.index == 100 {
+            *until = Some(Instant::now() + Duration::from_secs(1));
+        }
+        let wait = until.map_or(Duration::ZERO, |until| {
+            until.saturating_duration_since(Instant::now())
+        });
+        Reply::After(wait, Box::new(ok()))
+    });
+    let summary = run_one(plan(
+        &server.target,
+        Workload::get("/"),
+        &[(open(200.0, 20), 2_500)],
+    ));
+    let counts = summary.total.counts;
+    assert_eq!(counts.due, 500);
+    assert_eq!(counts.successes, 500, "{counts:?}");
+    assert!(summary.held_back > 100, "twenty at once, the rest waits");
+    let p99 = summary.total.p99_due_ms.unwrap();
+    assert!((950.0..1_200.0).contains(&p99), "{p99}");
+    // About 200 of 500 were due in the second; their mean wait is half of it.
+    let mean = summary.total.latency_ms.mean.unwrap();
+    assert!((150.0..300.0).contains(&mean), "{mean}");
+    let lag = summary.total.send_lag_ms.p99.unwrap();
+    assert!(lag > 800.0, "waiting for a connection is lag: {lag}");
+    let own = summary.generator_lag_ms.p99.unwrap();
+    assert!(own < 100.0, "but not the generator's: {own}");
+    assert!((summary.in_flight_recorded / summary.in_flight - 1.0).abs() < 0.05);
+}
+
+#[test]
+fn arrivals_that_never_leave_are_unsent_and_the_rest_abandoned() {
+    let server = TestServer::start(|_| Reply::Never);
+    let mut plan = plan(
+        &server.target,
+        Workload::get("/"),
+        &[(open(100.0, 10), 500), (closed(1), 100)],
+    );
+    plan.drain = ms(200);
+    plan.timeout = Duration::from_secs(20);
+    let summaries = run(plan);
+    let counts = summaries[0].total.counts;
+    assert_eq!(
+        (counts.due, counts.requests, counts.abandoned, counts.unsent),
+        (50, 10, 10, 40)
+    );
+    assert_eq!(summaries[0].held_back, 40);
+    assert_eq!(summaries[0].arrivals, 50);
+    assert_eq!(summaries[0].total.p99_due_ms, Some(f64::INFINITY));
+    let tags: Vec<&str> = summaries[0]
+        .intervals
+        .iter()
+        .map(|interval| interval.tag.as_str())
+        .collect();
+    assert_eq!(tags, ["GET%20%2F|abandoned", "GET%20%2F|unsent"]);
+}
+
+#[test]
+fn fewer_places_than_threads_leave_no_arrival_waiting_for_ever() {
+    let server = TestServer::start(|_| ok());
+    let mut plan = plan(&server.target, Workload::get("/"), &[(open(100.0, 1), 500)]);
+    plan.threads = 3;
+    let summary = run_one(plan);
+    assert_eq!(
+        summary.total.counts.successes, 50,
+        "{:?}",
+        summary.total.counts
+    );
+    assert_eq!(summary.threads, 1);
+}

@@ -1,0 +1,97 @@
+//! The watched state of one journey at a time, and the seat it belongs to.
+//!
+//! Deadlines and the end of the drain are watched for all slots of a thread at
+//! once: no timer per request, and a request can be taken away from its task.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::Instant;
+
+use super::client::Connection;
+
+/// Why a request was taken away from its task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cancel {
+    TimedOut,
+    Abandoned,
+}
+
+/// Who sits on a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sitter {
+    /// A closed-loop user by number.
+    User(u32),
+    /// A journey of an open loop.
+    Arrival,
+}
+
+/// The watched state of one journey at a time: at most one request in flight.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) sitter: Cell<Sitter>,
+    pub(super) busy_since: Cell<Option<Instant>>,
+    /// End of the last stretch, when the next one has not begun.
+    pub(super) idle_since: Cell<Option<Instant>>,
+    pub(super) deadline: Cell<Option<Instant>>,
+    /// Whether the request in flight belongs to the phase under way.
+    pub(super) is_counted: Cell<bool>,
+    pub(super) cancelled: Cell<Option<Cancel>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Slot {
+    /// A slot with nothing in flight.
+    pub(super) fn new(sitter: Sitter) -> Self {
+        Self {
+            sitter: Cell::new(sitter),
+            busy_since: Cell::new(None),
+            idle_since: Cell::new(None),
+            deadline: Cell::new(None),
+            is_counted: Cell::new(false),
+            cancelled: Cell::new(None),
+            waker: RefCell::new(None),
+        }
+    }
+
+    /// Runs a future until it is done or the slot's request is cancelled.
+    pub(super) async fn guard<F: Future>(&self, future: F) -> Result<F::Output, Cancel> {
+        let mut future = pin!(future);
+        std::future::poll_fn(|cx| {
+            if let Some(cancel) = self.cancelled.take() {
+                return Poll::Ready(Err(cancel));
+            }
+            let mut waker = self.waker.borrow_mut();
+            if !waker
+                .as_ref()
+                .is_some_and(|known| known.will_wake(cx.waker()))
+            {
+                *waker = Some(cx.waker().clone());
+            }
+            drop(waker);
+            future.as_mut().poll(cx).map(Ok)
+        })
+        .await
+    }
+
+    /// Takes the request away from the task that awaits it.
+    pub(super) fn cancel(&self, cancel: Cancel) {
+        self.deadline.set(None);
+        self.cancelled.set(Some(cancel));
+        if let Some(waker) = self.waker.borrow().as_ref() {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+/// A place for one journey at a time: a connection and its slot.
+#[derive(Debug)]
+pub(super) struct Seat {
+    pub(super) connection: Option<Connection>,
+    pub(super) slot: Rc<Slot>,
+    /// What `${user}` is.
+    pub(super) user: u32,
+    pub(super) id: u32,
+}

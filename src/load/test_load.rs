@@ -1,0 +1,98 @@
+//! Plans, runs and looks at the server's log, for tests of the generator.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use indexmap::IndexMap;
+
+use super::test_server::TestServer;
+use super::{LoadModel, LoadPlan, LoadSignal, PhasePlan, RunningLoad, Target, Workload};
+use crate::measure::WindowSummary;
+
+pub(super) fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+pub(super) fn closed(users: u32) -> LoadModel {
+    LoadModel::Closed { users }
+}
+
+pub(super) fn open(requests_per_second: f64, max_in_flight: u32) -> LoadModel {
+    LoadModel::Open {
+        requests_per_second,
+        max_in_flight,
+    }
+}
+
+pub(super) fn workload(text: &str) -> Workload {
+    Workload::parse(Path::new("workload.toml"), text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+pub(super) fn plan(target: &Target, workload: Workload, phases: &[(LoadModel, u64)]) -> LoadPlan {
+    LoadPlan {
+        target: target.clone(),
+        workload: Arc::new(workload),
+        variables: IndexMap::new(),
+        phases: phases
+            .iter()
+            .enumerate()
+            .map(|(index, (model, length_ms))| PhasePlan {
+                name: format!("phase {index}"),
+                window: true,
+                model: *model,
+                duration: ms(*length_ms),
+            })
+            .collect(),
+        threads: 2,
+        timeout: ms(2_000),
+        drain: ms(1_000),
+        seed: 1,
+    }
+}
+
+/// Runs a plan to its end within a limit and returns the summaries.
+pub(super) fn run(plan: LoadPlan) -> Vec<WindowSummary> {
+    let n_phases = plan.phases.len();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let mut load = RunningLoad::start(plan).unwrap();
+        let mut summaries = Vec::new();
+        let mut order = Vec::new();
+        let limit = Duration::from_secs(30);
+        while let Some(signal) = tokio::time::timeout(limit, load.next())
+            .await
+            .expect("a load ends")
+        {
+            match signal {
+                LoadSignal::PhaseStarted { phase, .. } => order.push((phase, 0)),
+                LoadSignal::PhaseEnded { phase, .. } => order.push((phase, 1)),
+                LoadSignal::PhaseSummed { phase, summary } => {
+                    order.push((phase, 2));
+                    summaries.push(*summary);
+                }
+                LoadSignal::Tick(_) => {}
+            }
+        }
+        load.stop().await.unwrap();
+        let expected: Vec<_> = (0..n_phases)
+            .flat_map(|phase| [0, 1, 2].map(|step| (phase, step)))
+            .collect();
+        assert_eq!(order, expected);
+        summaries
+    })
+}
+
+pub(super) fn run_one(plan: LoadPlan) -> WindowSummary {
+    run(plan).pop().unwrap()
+}
+
+/// Requests on the server's log within the window, by when the server saw them.
+pub(super) fn seen_within(server: &TestServer, summary: &WindowSummary) -> u64 {
+    let end = summary.started + summary.length;
+    let is_inside = |at: &Instant| *at >= summary.started && *at < end;
+    server.log().iter().filter(|(at, _)| is_inside(at)).count() as u64
+}
