@@ -39,19 +39,67 @@ pub(super) fn width(text: &str, size: f64, bold: bool) -> f64 {
 
 /// The text, cut with an ellipsis where it is wider than `room`.
 pub(super) fn shorten(text: &str, size: f64, bold: bool, room: f64) -> String {
+    cut_out(text, size, bold, room, 1.0)
+}
+
+/// Texts cut to `room` so that different ones stay different.
+///
+/// Long names mostly differ at their end (`-XX:+UseG1GC`, `-XX:+UseZGC`), so that
+/// where cutting ends makes two the same, the middle or the beginning goes
+/// instead; where nothing helps they are numbered.
+pub(super) fn shorten_all(texts: &[String], size: f64, bold: bool, room: f64) -> Vec<String> {
+    let are_distinct = |short: &[String]| {
+        short
+            .iter()
+            .enumerate()
+            .all(|(index, text)| !short[..index].contains(text))
+    };
+    let cut = |share: f64, room: f64| -> Vec<String> {
+        texts
+            .iter()
+            .map(|text| cut_out(text, size, bold, room, share))
+            .collect()
+    };
+    let ends = cut(1.0, room);
+    if are_distinct(&ends) || !are_distinct(texts) {
+        return ends;
+    }
+    for share in [0.5, 0.0] {
+        let short = cut(share, room);
+        if are_distinct(&short) {
+            return short;
+        }
+    }
+    let number = |index: usize| format!(" #{}", index + 1);
+    let widest = width(&number(texts.len()), size, bold);
+    cut(1.0, room - widest)
+        .iter()
+        .enumerate()
+        .map(|(index, text)| format!("{text}{}", number(index)))
+        .collect()
+}
+
+/// The text with an ellipsis for what does not fit; `share` of the room is for its beginning.
+fn cut_out(text: &str, size: f64, bold: bool, room: f64, share: f64) -> String {
     if width(text, size, bold) <= room {
         return text.to_owned();
     }
-    let mut kept = String::new();
-    let mut used = width("…", size, bold);
-    for c in text.chars() {
-        used += width(c.encode_utf8(&mut [0; 4]), size, bold);
-        if used > room {
-            break;
-        }
-        kept.push(c);
-    }
-    format!("{}…", kept.trim_end())
+    let left = room - width("…", size, bold);
+    let take = |chars: &mut dyn Iterator<Item = char>, room: f64| -> Vec<char> {
+        let mut used = 0.0;
+        chars
+            .take_while(|c| {
+                used += width(c.encode_utf8(&mut [0; 4]), size, bold);
+                used <= room
+            })
+            .collect()
+    };
+    let start: String = take(&mut text.chars(), left * share).into_iter().collect();
+    let end: String = take(&mut text.chars().rev(), left * (1.0 - share))
+        .into_iter()
+        .rev()
+        .collect();
+    format!("{}…{}", start.trim_end(), end.trim_start())
 }
 
 /// The text in lines no wider than `room`, broken at spaces.
@@ -87,7 +135,7 @@ mod tests {
     fn digits_are_all_as_wide_so_that_columns_line_up() {
         for bold in [false, true] {
             let zero = width("0", 12.0, bold);
-            assert!(('1'..='9').all(|c| width(&c.to_string(), 12.0, bold) == zero));
+            assert!(('1'..='9').all(|c| (width(&c.to_string(), 12.0, bold) - zero).abs() < 1e-9));
         }
     }
 
@@ -106,6 +154,27 @@ mod tests {
                 .all(|line| width(line, 12.0, false) <= 80.0)
         );
         assert_eq!(wrap(text, 12.0, false, 80.0).join(" "), text);
+    }
+
+    #[test]
+    fn shortened_names_that_differ_anywhere_stay_different() {
+        let names =
+            |texts: &[&str]| -> Vec<String> { texts.iter().map(|t| (*t).to_owned()).collect() };
+        for texts in [
+            names(&["-XX:+UseTheFirstGC -Xmx1g", "-XX:+UseTheFirstGC -Xmx2g"]),
+            names(&["first of many long names", "second of many long names"]),
+            names(&[
+                "same at both ends, 1 in the middle, same at both ends",
+                "same at both ends, 2 in the middle, same at both ends",
+            ]),
+        ] {
+            let short = shorten_all(&texts, 12.0, false, 70.0);
+            assert_ne!(short[0], short[1]);
+            assert!(
+                short.iter().all(|text| width(text, 12.0, false) <= 70.0),
+                "{short:?}"
+            );
+        }
     }
 
     #[test]

@@ -144,4 +144,6 @@ pub fn draw_all(
 }
 
 #[cfg(test)]
+mod gallery;
+#[cfg(test)]
 mod tests;

@@ -265,7 +265,10 @@ fn bitmap_text<DB: DrawingBackend>(
         let mut covered = Vec::new();
         outline.draw(|dx, dy, coverage| covered.push((dx, dy, coverage)));
         for (dx, dy, coverage) in covered {
-            let (along, down) = (corner.x as i32 + dx as i32, corner.y as i32 + dy as i32);
+            let (along, down) = (
+                corner.x as i32 + dx.cast_signed(),
+                corner.y as i32 + dy.cast_signed(),
+            );
             let (x, y) = ((x * scale).round() as i32, (y * scale).round() as i32);
             let (x, y) = if *upwards {
                 (x + down, y - along)

@@ -6,7 +6,6 @@
 //! **Units**: pixels of the canvas, y downwards; fractions are allowed.
 
 use super::colour::{Colour, INK, WHITE};
-use super::font;
 
 /// What a shape is in the chart; for tests and for whoever reads a scene.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -153,9 +152,6 @@ impl Type {
     }
 }
 
-/// A rectangle: left, top, right, bottom.
-pub(super) type Extent = (f64, f64, f64, f64);
-
 /// A whole picture.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scene {
@@ -279,40 +275,6 @@ impl Scene {
                 | Shape::Path { .. }
                 | Shape::Polygon { .. }
                 | Shape::Circle { .. } => None,
-            })
-            .collect()
-    }
-
-    /// The box of every text: from the capitals' height to the descenders' depth.
-    pub(super) fn text_extents(&self) -> Vec<(String, Extent)> {
-        self.items
-            .iter()
-            .filter_map(|item| {
-                let Shape::Text {
-                    at: (x, y),
-                    text,
-                    size,
-                    bold,
-                    anchor,
-                    upwards,
-                    ..
-                } = &item.shape
-                else {
-                    return None;
-                };
-                let width = font::width(text, *size, *bold);
-                let before = match anchor {
-                    Anchor::Start => 0.0,
-                    Anchor::Middle => width / 2.0,
-                    Anchor::End => width,
-                };
-                let (above, below) = (0.72 * size, 0.21 * size);
-                let extent = if *upwards {
-                    (x - above, y + before - width, x + below, y + before)
-                } else {
-                    (x - before, y - above, x - before + width, y + below)
-                };
-                Some((text.clone(), extent))
             })
             .collect()
     }

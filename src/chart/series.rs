@@ -305,7 +305,12 @@ impl Grid {
                 parts.push(format!("{model} loop"));
             }
         }
-        if self.measure == Measure::P99 {
+        let has_figure = self
+            .gathered
+            .cells
+            .iter()
+            .any(|cell| !cell.repeats.is_empty());
+        if self.measure == Measure::P99 && has_figure {
             parts.push(match self.gathered.basis {
                 PercentileBasis::Due => {
                     "over all requests due, failures count as infinite".to_owned()

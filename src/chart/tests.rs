@@ -1,313 +1,152 @@
 //! Every chart as a scene: marks counted, texts inside the canvas and apart from each other.
 
-use std::path::Path;
+use proptest::prelude::*;
 
-use indexmap::IndexMap;
-
+use super::gallery::{gallery, info, plausible, reference, rows, steps};
 use super::*;
-use crate::results::{Verdict, parse_trials, read_trials};
 use crate::scalar::Scalar;
 
-fn info() -> ChartInfo {
-    ChartInfo {
-        title: "game-of-pools".into(),
-        tier: Some("cpus".into()),
-        axis_titles: IndexMap::from([
-            (
-                "web".to_owned(),
-                "Web threads / CPU limit [threads/core]".to_owned(),
-            ),
-            ("db".to_owned(), "DB connections / web threads".to_owned()),
-        ]),
-    }
-}
+/// A text and its box: left, top, right, bottom; from the capitals' height to the descenders' depth.
+type TextExtent = (String, (f64, f64, f64, f64));
 
-fn reference() -> Vec<TrialRow> {
-    let path =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/game-of-pools/trials.csv");
-    read_trials(&path).unwrap().rows
-}
-
-/// A grid of rows; `figures` says throughput and p99 for the indexes of each axis and the repeat.
-fn rows(
-    axes: &[(&str, Vec<Scalar>)],
-    repeats: u32,
-    figures: impl Fn(&[usize], u32) -> Result<(f64, f64), &'static str>,
-) -> Vec<TrialRow> {
-    let blank = parse_trials(
-        Path::new("blank"),
-        b"cell_id,axis_cpus,verdict,throughput_rps\nx,1,valid,\n",
-    )
-    .unwrap()
-    .rows
-    .remove(0);
-    let n_cells: usize = axes.iter().map(|(_, levels)| levels.len()).product();
-    let mut out = Vec::new();
-    for cell in 0..n_cells {
-        let mut rest = cell;
-        let mut indexes = vec![0; axes.len()];
-        for (at, (_, levels)) in axes.iter().enumerate().rev() {
-            indexes[at] = rest % levels.len();
-            rest /= levels.len();
-        }
-        for repeat in 0..repeats {
-            let mut row = blank.clone();
-            row.trial = (cell as u32) * repeats + repeat + 1;
-            row.block = repeat + 1;
-            row.axes = axes
-                .iter()
-                .zip(&indexes)
-                .map(|((name, levels), index)| ((*name).to_owned(), levels[*index].clone()))
-                .collect();
-            let parts: Vec<String> = row
-                .axes
-                .iter()
-                .map(|(name, level)| format!("{name}-{level}"))
-                .collect();
-            row.cell_id = parts.join("__");
-            match figures(&indexes, repeat) {
-                Ok((throughput, p99)) => {
-                    row.throughput_rps = Some(throughput);
-                    row.p99_due_ms = Some(p99);
-                }
-                Err(reason) => {
-                    row.verdict = Verdict::Failed;
-                    row.reason = Some(reason.to_owned());
-                }
-            }
-            out.push(row);
-        }
-    }
-    out
-}
-
-fn numbers(values: &[f64]) -> Vec<Scalar> {
-    values
-        .iter()
-        .map(|value| Scalar::from_number(*value).unwrap())
-        .collect()
-}
-
-fn steps(n: u32) -> Vec<Scalar> {
-    (1..=n).map(|value| Scalar::Integer(value.into())).collect()
-}
-
-fn words(n: usize) -> Vec<Scalar> {
-    (0..n)
-        .map(|k| Scalar::Text(format!("collector {k} with a rather long name & <more>")))
-        .collect()
-}
-
-/// Numbers that look like measurements and are the same every time.
-fn noise(indexes: &[usize], repeat: u32) -> f64 {
-    let mut state = 0x9e37_79b9_u32 ^ repeat;
-    for index in indexes {
-        state = (state ^ *index as u32)
-            .wrapping_mul(0x85eb_ca6b)
-            .rotate_left(13);
-    }
-    f64::from(state % 1000) / 1000.0 - 0.5
-}
-
-fn plausible(indexes: &[usize], repeat: u32) -> (f64, f64) {
-    let tier = indexes[0] as f64 + 1.0;
-    let x = indexes.get(1).map_or(0.0, |index| *index as f64);
-    let line = indexes.get(2).map_or(0.0, |index| *index as f64);
-    let throughput = 700.0 * tier * (1.0 + 0.3 * (x * 0.9).sin() - 0.02 * line);
-    let p99 = 8.0 + 4.0 * x + line;
-    let factor = 1.0 + 0.06 * noise(indexes, repeat);
-    (throughput * factor, p99 * factor)
-}
-
-/// The cases that must look right, by name.
-fn gallery() -> Vec<(&'static str, Vec<TrialRow>, ChartInfo)> {
-    let tiers = |n: u32| ("cpus", steps(n));
-    let mut cases: Vec<(&'static str, Vec<TrialRow>)> = vec![
-        ("reference", reference()),
-        (
-            "one-cell",
-            rows(
-                &[tiers(1), ("web", steps(1)), ("db", steps(1))],
-                1,
-                |i, r| Ok(plausible(i, r)),
-            ),
-        ),
-        (
-            "only-tier",
-            rows(&[tiers(4)], 3, |i, r| Ok(plausible(i, r))),
-        ),
-        (
-            "one-axis",
-            rows(
-                &[
-                    tiers(2),
-                    ("web", numbers(&[1.0, 2.0, 4.0, 8.0, 16.0, 64.0])),
-                ],
-                5,
-                |i, r| Ok(plausible(i, r)),
-            ),
-        ),
-        (
-            "eight-tiers",
-            rows(
-                &[tiers(8), ("web", steps(4)), ("db", steps(3))],
-                3,
-                |i, r| Ok(plausible(i, r)),
-            ),
-        ),
-        (
-            "twenty-by-twenty",
-            rows(
-                &[tiers(2), ("web", steps(20)), ("db", steps(20))],
-                1,
-                |i, r| Ok(plausible(i, r)),
-            ),
-        ),
-        (
-            "words",
-            rows(
-                &[tiers(2), ("gc", words(20)), ("heap", words(9))],
-                2,
-                |i, r| Ok(plausible(i, r)),
-            ),
-        ),
-        (
-            "gaps",
-            rows(
-                &[
-                    tiers(3),
-                    ("web", numbers(&[1.0, 1.5, 2.0, 2.5, 3.0])),
-                    ("db", numbers(&[1.5, 2.0, 2.5, 3.0])),
-                ],
-                5,
-                |i, r| match (i[0], i[1], i[2], r) {
-                    (0, 2, ..) => Err("exited"),
-                    (0, 3, 1, _) => Err("no_success"),
-                    (0, 1, 0, 0..2) => Err("limits_not_applied"),
-                    (0, 4, 2, 3) | (1, 4, 3, _) => Ok((plausible(i, r).0, f64::INFINITY)),
-                    (2, ..) => Err("not_ready"),
-                    _ => Ok(plausible(i, r)),
-                },
-            ),
-        ),
-        (
-            "all-failed",
-            rows(
-                &[tiers(2), ("web", steps(3)), ("db", steps(2))],
-                2,
-                |_, _| Err("exited"),
-            ),
-        ),
-        (
-            "wide-span",
-            rows(
-                &[tiers(2), ("web", steps(5)), ("db", steps(3))],
-                1,
-                |i, _| {
-                    let share = (i[1] * 3 + i[2]) as f64 / 14.0;
-                    Ok((
-                        0.2 * 1_250_000_f64.powf(share),
-                        0.05 * 600_000_f64.powf(share),
-                    ))
-                },
-            ),
-        ),
-        (
-            "tiny",
-            rows(
-                &[
-                    ("cpus", numbers(&[0.25, 0.5])),
-                    ("web", steps(3)),
-                    ("db", steps(2)),
-                ],
-                2,
-                |i, r| {
-                    let (throughput, p99) = plausible(i, r);
-                    Ok((throughput / 5000.0, p99 / 200.0))
-                },
-            ),
-        ),
-        (
-            "panels",
-            rows(
-                &[
-                    tiers(2),
-                    ("web", steps(4)),
-                    ("db", steps(3)),
-                    ("heap", words(3)),
-                    ("tls", vec![Scalar::Boolean(true), Scalar::Boolean(false)]),
-                ],
-                2,
-                |i, r| Ok(plausible(i, r)),
-            ),
-        ),
-    ];
-    for row in cases.iter_mut().skip(1).flat_map(|(_, rows)| rows) {
-        row.window = "stress".into();
-        row.answers = Some("capacity".into());
-        row.load_model = Some("closed".into());
-    }
-    let mut out: Vec<_> = cases
-        .into_iter()
-        .map(|(name, rows)| (name, rows, info()))
-        .collect();
-    let no_tier = rows(&[("web", steps(4)), ("db", steps(3))], 2, |i, r| {
-        Ok(plausible(i, r))
-    });
-    let mut without = info();
-    without.tier = None;
-    out.push(("no-tier", no_tier, without));
-    let named = rows(&[("cpus", words(5)), ("web", steps(3))], 2, |i, r| {
-        Ok(plausible(i, r))
-    });
-    out.push(("word-tiers", named, info()));
-    out
+fn text_extents(scene: &Scene) -> Vec<TextExtent> {
+    let extent = |item: &Item| {
+        let Shape::Text {
+            at: (x, y),
+            text,
+            size,
+            bold,
+            anchor,
+            upwards,
+            ..
+        } = &item.shape
+        else {
+            return None;
+        };
+        let width = font::width(text, *size, *bold);
+        let before = match anchor {
+            Anchor::Start => 0.0,
+            Anchor::Middle => width / 2.0,
+            Anchor::End => width,
+        };
+        let (above, below) = (0.72 * size, 0.21 * size);
+        let extent = if *upwards {
+            (x - above, y + before - width, x + below, y + before)
+        } else {
+            (x - before, y - above, x - before + width, y + below)
+        };
+        Some((text.clone(), extent))
+    };
+    scene.items.iter().filter_map(extent).collect()
 }
 
 #[test]
 fn every_case_of_the_gallery_keeps_its_texts_inside_and_apart() {
     for (case, rows, info) in gallery() {
         for NamedScene { name, scene } in scenes(&rows, &info).unwrap() {
-            let texts = scene.text_extents();
-            for (index, (text, extent)) in texts.iter().enumerate() {
-                let inside = extent.0 >= 0.0
-                    && extent.1 >= 0.0
-                    && extent.2 <= scene.width
-                    && extent.3 <= scene.height;
-                assert!(
-                    inside,
-                    "{case}/{name}: `{text}` leaves the canvas: {extent:?}"
-                );
-                for (other, with) in &texts[..index] {
-                    let apart = extent.0 >= with.2
-                        || with.0 >= extent.2
-                        || extent.1 >= with.3
-                        || with.1 >= extent.3;
-                    assert!(apart, "{case}/{name}: `{text}` and `{other}` overlap");
+            texts_are_inside_and_apart(&scene, &format!("{case}/{name}"));
+        }
+    }
+}
+
+fn texts_are_inside_and_apart(scene: &Scene, name: &str) {
+    let texts = text_extents(scene);
+    for (index, (text, extent)) in texts.iter().enumerate() {
+        let inside = extent.0 >= 0.0
+            && extent.1 >= 0.0
+            && extent.2 <= scene.width
+            && extent.3 <= scene.height;
+        assert!(inside, "{name}: `{text}` leaves the canvas: {extent:?}");
+        for (other, with) in &texts[..index] {
+            let apart = extent.0 >= with.2
+                || with.0 >= extent.2
+                || extent.1 >= with.3
+                || with.1 >= extent.3;
+            assert!(apart, "{name}: `{text}` and `{other}` overlap");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn charts_of_any_shape_keep_their_texts_apart_and_their_marks_inside(
+        levels in (1_u32..6, 1_u32..13, 1_u32..13),
+        repeats in 1_u32..4,
+        exponents in (-3_i32..6, -3_i32..5),
+        spread in 0.0_f64..6.0,
+        holes in 0_u64..8,
+        seed in any::<u64>(),
+    ) {
+        let axes = [("cpus", steps(levels.0)), ("web", steps(levels.1)), ("db", steps(levels.2))];
+        let chance = |indexes: &[usize], repeat: u32, salt: u64| {
+            let key = indexes.iter().fold(seed ^ salt, |key, index| {
+                key.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(*index as u64 + 1).rotate_left(23)
+            });
+            fastrand::Rng::with_seed(key ^ u64::from(repeat)).u64(0..1000)
+        };
+        let rows = rows(&axes, repeats, |indexes, repeat| {
+            if chance(indexes, repeat, 1) % 8 < holes {
+                return Err("exited");
+            }
+            let share = chance(indexes, repeat, 2) as f64 / 1000.0 * spread;
+            let p99 = 10_f64.powf(f64::from(exponents.1) + share);
+            let is_infinite = chance(indexes, repeat, 3) < 30;
+            let throughput = 10_f64.powf(f64::from(exponents.0) + share);
+            Ok((throughput, if is_infinite { f64::INFINITY } else { p99 }))
+        });
+        for NamedScene { name, scene } in scenes(&rows, &info()).unwrap() {
+            texts_are_inside_and_apart(&scene, &name);
+            for item in &scene.items {
+                for (x, y) in corners(&item.shape) {
+                    let inside = (-1.0..=scene.width + 1.0).contains(&x)
+                        && (-1.0..=scene.height + 1.0).contains(&y);
+                    prop_assert!(inside, "{}: {:?} at {:?}", name, item.part, (x, y));
                 }
             }
         }
     }
 }
 
-/// Writes the gallery for people to look at, where a folder is given; else draws one case.
+fn corners(shape: &Shape) -> Vec<(f64, f64)> {
+    match shape {
+        Shape::Rectangle { at, size, .. } => vec![*at, (at.0 + size.0, at.1 + size.1)],
+        Shape::Path { points, .. } | Shape::Polygon { points, .. } => points.clone(),
+        Shape::Circle { at, radius, .. } => vec![
+            (at.0 - radius, at.1 - radius),
+            (at.0 + radius, at.1 + radius),
+        ],
+        Shape::Text { at, .. } => vec![*at],
+    }
+}
+
+/// `CHART_GALLERY=<folder>` keeps the pictures for people to look at.
+#[test]
+fn every_case_of_the_gallery_renders() {
+    let to_look_at = std::env::var_os("CHART_GALLERY").map(PathBuf::from);
+    for (case, rows, info) in gallery() {
+        for NamedScene { name, scene } in scenes(&rows, &info).unwrap() {
+            let svg = render::svg(&scene).unwrap();
+            assert_eq!(
+                svg.matches("<text").count(),
+                scene.texts().len(),
+                "{case}/{name}"
+            );
+            if let Some(folder) = to_look_at.as_ref().map(|base| base.join(case)) {
+                fs_err::create_dir_all(&folder).unwrap();
+                fs_err::write(folder.join(format!("{name}.svg")), svg).unwrap();
+            }
+        }
+    }
+}
+
 #[test]
 fn charts_are_written_as_svg_and_png_and_the_same_rows_give_the_same_bytes() {
     let folder = tempfile::tempdir().unwrap();
-    let to_look_at = std::env::var_os("CHART_GALLERY");
-    let wanted = std::env::var("CHART_CASE").unwrap_or_default();
-    if let Some(base) = &to_look_at {
-        for (case, rows, info) in gallery() {
-            if wanted.is_empty() || wanted.split(',').any(|name| name == case) {
-                draw_all(&rows, &info, &Path::new(base).join(case)).unwrap();
-            }
-        }
-        return;
-    }
     let (_, rows, info) = gallery().into_iter().nth(1).unwrap();
-    let (a, b) = (folder.path().join("a"), folder.path().join("b"));
-    let first = draw_all(&rows, &info, &a).unwrap();
-    let second = draw_all(&rows, &info, &b).unwrap();
+    let first = draw_all(&rows, &info, folder.path()).unwrap();
+    let again = scenes(&rows, &info).unwrap();
     let names: Vec<_> = first
         .iter()
         .map(|path| path.file_name().unwrap().to_string_lossy().into_owned())
@@ -327,15 +166,176 @@ fn charts_are_written_as_svg_and_png_and_the_same_rows_give_the_same_bytes() {
             "scaling.png",
         ]
     );
-    for (one, other) in first.iter().zip(&second) {
-        let bytes = fs_err::read(one).unwrap();
-        assert_eq!(bytes, fs_err::read(other).unwrap(), "{}", one.display());
-        if one.extension().unwrap() == "png" {
-            assert!(bytes.starts_with(b"\x89PNG"));
-        } else {
-            let text = String::from_utf8(bytes).unwrap();
-            assert!(text.starts_with("<svg xmlns=") && text.trim_end().ends_with("</svg>"));
-            assert!(text.contains("<title>game-of-pools") && text.contains("</text>"));
-        }
+    for (pair, NamedScene { name, scene }) in first.chunks(2).zip(&again) {
+        let svg = fs_err::read_to_string(&pair[0]).unwrap();
+        assert_eq!(svg, render::svg(scene).unwrap(), "{name}");
+        assert!(svg.starts_with("<svg xmlns=") && svg.trim_end().ends_with("</svg>"));
+        assert!(svg.contains("<title>game-of-pools") && svg.contains("</text>"));
+        assert!(fs_err::read(&pair[1]).unwrap().starts_with(b"\x89PNG"));
+    }
+    let png = fs_err::read(&first[9]).unwrap();
+    assert_eq!(png, render::png(&again[4].scene).unwrap());
+}
+
+fn scene_of(rows: &[TrialRow], info: &ChartInfo, name: &str) -> Scene {
+    let found = scenes(rows, info).unwrap();
+    let named = found.into_iter().find(|scene| scene.name == name);
+    named.unwrap().scene
+}
+
+fn case(wanted: &str) -> (Vec<TrialRow>, ChartInfo) {
+    let found = gallery().into_iter().find(|(name, ..)| *name == wanted);
+    let (_, rows, info) = found.unwrap();
+    (rows, info)
+}
+
+#[test]
+fn the_reference_is_drawn_cell_by_cell() {
+    let rows = reference();
+    for tier in [2, 4, 6, 8] {
+        let scene = scene_of(&rows, &info(), &format!("tier-{tier}-throughput"));
+        assert_eq!(scene.count(Part::Mean), 20);
+        // Five levels are joined by four stretches, on four lines.
+        assert_eq!(scene.count(Part::Line), 16);
+        assert_eq!(
+            (scene.count(Part::Repeat), scene.count(Part::Missing)),
+            (0, 0)
+        );
+    }
+    let scene = scene_of(&rows, &info(), "heatmap-throughput");
+    assert_eq!(scene.count(Part::Cell), 80);
+    // An outline is four bars; every tier has one.
+    assert_eq!(scene.count(Part::Best), 16);
+    for best in ["1,596", "3,094", "4,353", "5,684"] {
+        assert!(scene.texts().contains(&best), "{best}");
+    }
+    let scene = scene_of(&rows, &info(), "scaling");
+    assert_eq!(scene.count(Part::Mean), 4);
+    for words in [
+        "5,684/s",
+        "web_threads 12",
+        "db_pool 30",
+        "CPU limit [cores]",
+    ] {
+        assert!(scene.texts().contains(&words), "{words}");
+    }
+}
+
+#[test]
+fn axis_titles_carry_their_units() {
+    let rows = reference();
+    let throughput = scene_of(&rows, &info(), "tier-2-throughput");
+    assert!(
+        throughput
+            .texts()
+            .contains(&"Throughput [successful requests/s]")
+    );
+    let p99 = scene_of(&rows, &info(), "tier-2-p99");
+    assert!(p99.texts().contains(&"p99 latency [ms]"));
+    assert!(p99.title.contains("game-of-pools") && p99.title.contains("CPU limit 2 cores"));
+}
+
+#[test]
+fn missing_lost_and_infinite_cells_are_marked_and_said() {
+    let (rows, info) = case("gaps");
+    let scene = scene_of(&rows, &info, "tier-1-p99");
+    // Four cells at the level that exited, one that never succeeded.
+    assert_eq!(scene.count(Part::Missing), 5);
+    assert_eq!(scene.count(Part::Infinite), 1);
+    assert_eq!(scene.count(Part::Mean), 14);
+    // Fifteen cells of five launches, two lost at one, one infinite at another.
+    assert_eq!(scene.count(Part::Repeat), 15 * 5 - 3);
+    let said = scene.texts().join(" ");
+    for words in [
+        "× no valid measurement: exited – web 2, db 1.5",
+        "no_success – web 2.5, db 2",
+        "inf: more than 1 % of what was due failed – web 3, db 2.5 (1 of 5 launches)",
+        "limits_not_applied – web 1.5, db 1.5 (2 of 5 launches)",
+        "5 of 20 cells without a valid",
+    ] {
+        assert!(said.contains(words), "{words} in {said}");
+    }
+    let map = scene_of(&rows, &info, "heatmap-throughput");
+    assert!(
+        map.texts()
+            .join(" ")
+            .contains("CPU limit 3 cores, every cell")
+    );
+    assert_eq!(map.count(Part::Cell), 60 - 25);
+}
+
+#[test]
+fn when_every_cell_failed_the_charts_say_so() {
+    let (rows, info) = case("all-failed");
+    for NamedScene { name, scene } in scenes(&rows, &info).unwrap() {
+        let said = scene.texts().join(" ");
+        assert!(said.contains("valid measurement"), "{name}: {said}");
+        assert_eq!(
+            scene.count(Part::Mean) + scene.count(Part::Cell),
+            0,
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn a_wide_span_is_marked_as_logarithmic() {
+    let (rows, info) = case("wide-span");
+    let lines = scene_of(&rows, &info, "tier-1-p99");
+    assert!(lines.texts().contains(&"p99 latency [ms], log scale"));
+    assert!(
+        scene_of(&rows, &info, "heatmap-p99")
+            .texts()
+            .contains(&"log scale")
+    );
+}
+
+#[test]
+fn rows_of_no_cell_draw_nothing_and_say_so() {
+    let error = scenes(&[], &info()).unwrap_err();
+    assert!(matches!(error, ChartError::NoCells { n_rows: 0 }));
+    let mut pilot = reference();
+    for row in &mut pilot {
+        row.role = "pilot".into();
+    }
+    assert!(matches!(
+        scenes(&pilot, &info()),
+        Err(ChartError::NoCells { n_rows: 80 })
+    ));
+}
+
+#[test]
+fn levels_that_look_alike_in_file_names_get_files_of_their_own() {
+    let levels = ["a b", "a/b", "a-b"].map(|text| Scalar::Text(text.into()));
+    let rows = rows(
+        &[("cpus", levels.to_vec()), ("web", steps(2))],
+        1,
+        |i, r| Ok(plausible(i, r)),
+    );
+    let names: Vec<String> = scenes(&rows, &info())
+        .unwrap()
+        .into_iter()
+        .map(|s| s.name)
+        .collect();
+    assert!(names.contains(&"tier-a-b-throughput".to_owned()));
+    assert!(names.contains(&"tier-a-b-2-throughput".to_owned()));
+    assert!(names.contains(&"tier-a-b-3-throughput".to_owned()));
+}
+
+#[test]
+fn the_order_of_the_rows_changes_nothing_where_levels_are_numbers() {
+    let rows = reference();
+    let mut turned = rows.clone();
+    turned.reverse();
+    for (a, b) in scenes(&rows, &info())
+        .unwrap()
+        .iter()
+        .zip(&scenes(&turned, &info()).unwrap())
+    {
+        // Shapes may be listed in another order; what is said is the same.
+        let (mut a, mut b) = (a.scene.texts(), b.scene.texts());
+        a.sort_unstable();
+        b.sort_unstable();
+        assert_eq!(a, b);
     }
 }

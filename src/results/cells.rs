@@ -267,3 +267,7 @@ fn why_lost(row: &TrialRow, measure: Measure) -> String {
         },
     }
 }
+
+#[cfg(test)]
+#[path = "cells_tests.rs"]
+mod tests;

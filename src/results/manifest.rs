@@ -20,9 +20,7 @@ pub fn write_manifest(
     manifest: &Value,
     secrets: &Secrets,
 ) -> Result<(), ResultsError> {
-    let mut text = serde_json::to_string_pretty(&redact_strings(manifest, secrets))
-        .expect("a JSON value has text keys and finite numbers");
-    text.push('\n');
+    let text = format!("{:#}\n", redact_strings(manifest, secrets));
     write_whole(path, text.as_bytes())
 }
 

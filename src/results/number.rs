@@ -17,9 +17,7 @@ pub fn significant(value: f64, digits: usize) -> String {
         return if value > 0.0 { "inf" } else { "-inf" }.to_owned();
     }
     let rounded = format!("{:.*e}", digits.saturating_sub(1), value);
-    let rounded: f64 = rounded
-        .parse()
-        .expect("a number written in exponent form is a number");
+    let rounded: f64 = rounded.parse().unwrap_or(value);
     // Adding zero turns -0 into 0.
     format!("{}", rounded + 0.0)
 }
@@ -33,7 +31,7 @@ mod tests {
         for (value, text) in [
             (0.0, "0"),
             (-0.0, "0"),
-            (1423.860_000_01, "1423.86"),
+            (1_423.860_000_01, "1423.86"),
             (0.1 + 0.2, "0.3"),
             (123_456_789.0, "123457000"),
             (0.000_012_345_678, "0.0000123457"),

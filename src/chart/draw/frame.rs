@@ -7,6 +7,7 @@ use crate::chart::colour::MUTED;
 use crate::chart::font;
 use crate::chart::scene::{Part, Scene, Type};
 use crate::chart::series::Grid;
+use crate::results::{CellFigures, Repeat};
 
 /// Room between the canvas' edge and everything.
 pub(super) const MARGIN: f64 = 24.0;
@@ -30,20 +31,15 @@ pub(super) struct Head {
 impl Head {
     pub(super) fn new(title: &str, subtitle: &[String], canvas_width: f64) -> Self {
         let room = canvas_width - 2.0 * MARGIN;
-        let subtitle: Vec<&str> = subtitle
-            .iter()
-            .map(String::as_str)
-            .filter(|part| !part.is_empty())
-            .collect();
         Self {
             title: font::wrap(title, TITLE.size, TITLE.bold, room),
-            subtitle: font::wrap(&subtitle.join(" · "), SUBTITLE.size, false, room),
+            subtitle: join_parts(subtitle, room),
         }
     }
 
     /// Where the rest may begin.
     pub(super) fn bottom(&self) -> f64 {
-        26.0 + self.title.len() as f64 * 23.0 + self.subtitle.len() as f64 * 17.0 + 14.0
+        26.0 + self.title.len() as f64 * 23.0 + self.subtitle.len() as f64 * 17.0 + 20.0
     }
 
     pub(super) fn draw(&self, scene: &mut Scene) {
@@ -58,6 +54,22 @@ impl Head {
             scene.text((MARGIN, y), line, SUBTITLE);
         }
     }
+}
+
+/// Parts joined by dots into lines; a part is broken only where it alone is wider than a line.
+fn join_parts(parts: &[String], room: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for part in parts.iter().filter(|part| !part.is_empty()) {
+        if let Some(line) = lines.last_mut() {
+            let longer = format!("{line} · {part}");
+            if font::width(&longer, SUBTITLE.size, false) <= room {
+                *line = longer;
+                continue;
+            }
+        }
+        lines.extend(font::wrap(part, SUBTITLE.size, false, room));
+    }
+    lines
 }
 
 /// Title of a chart: run, measure, tier.
@@ -109,6 +121,21 @@ pub(super) fn missing_text(grid: &Grid, tiers: &[usize]) -> String {
     }
 }
 
+/// What to say, and of which places.
+type Groups = IndexMap<String, Vec<String>>;
+
+fn missing_key(reason: &str) -> String {
+    format!("× no valid measurement: {reason}")
+}
+
+/// The one reason that a tier has no figure at all; `None` where it has some, or several reasons.
+fn reason_of_all(grid: &Grid, tier: usize) -> Option<&str> {
+    let mut cells = grid.cells_of(tier).map(|(.., cell)| cell);
+    let reason = cells.next()?.missing_because()?;
+    let is_same = |cell: &CellFigures| cell.missing_because() == Some(reason);
+    (grid.cells_of(tier).count() > 1 && cells.all(is_same)).then_some(reason)
+}
+
 /// Sentences below a chart about what its marks cannot say.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Notes {
@@ -116,60 +143,70 @@ pub(super) struct Notes {
 }
 
 impl Notes {
-    /// Everything missing, lost or infinite in some tiers.
+    /// Everything missing, infinite or lost in some tiers, in that order.
     pub(super) fn of(grid: &Grid, tiers: &[usize], canvas_width: f64) -> Self {
-        let mut groups: IndexMap<String, Vec<String>> = IndexMap::new();
-        let with_tier = tiers.len() > 1;
+        let mut missing: Groups = IndexMap::new();
+        let mut infinite: Groups = IndexMap::new();
+        let mut lost: Groups = IndexMap::new();
         for tier in tiers {
+            let of_tier = if tiers.len() > 1 {
+                format!("{}, ", grid.tier_label(*tier))
+            } else {
+                String::new()
+            };
+            if let Some(reason) = reason_of_all(grid, *tier) {
+                let places = missing.entry(missing_key(reason)).or_default();
+                places.push(format!("{of_tier}every cell"));
+                continue;
+            }
             for (panel, line, x, cell) in grid.cells_of(*tier) {
-                let mut place = grid.place_label(panel, line, x);
-                if with_tier {
-                    place = format!("{}, {place}", grid.tier_label(*tier));
-                }
+                let place = format!("{of_tier}{}", grid.place_label(panel, line, x));
                 if let Some(reason) = cell.missing_because() {
-                    let key = format!("× no valid measurement: {reason}");
-                    groups.entry(key).or_default().push(place);
+                    missing.entry(missing_key(reason)).or_default().push(place);
                     continue;
                 }
-                let n = cell.repeats.len();
-                let n_infinite = cell
-                    .repeats
-                    .iter()
-                    .filter(|r| r.value.is_infinite())
-                    .count();
-                if n_infinite > 0 {
-                    let share = if n > 1 {
-                        format!(" ({n_infinite} of {n} launches)")
+                let n = cell.repeats.len() + cell.lost.len();
+                let of_n = |some: usize| {
+                    if n > 1 {
+                        format!("{place} ({some} of {n} launches)")
                     } else {
-                        String::new()
-                    };
-                    groups
-                        .entry("inf = more than 1 % of what was due failed".to_owned())
-                        .or_default()
-                        .push(format!("{place}{share}"));
+                        place.clone()
+                    }
+                };
+                let is_infinite = |repeat: &&Repeat| repeat.value.is_infinite();
+                let n_infinite = cell.repeats.iter().filter(is_infinite).count();
+                if n_infinite > 0 {
+                    let key = "inf: more than 1 % of what was due failed".to_owned();
+                    infinite.entry(key).or_default().push(of_n(n_infinite));
                 }
-                for lost in &cell.lost {
-                    let key = format!("launch without a measurement: {}", lost.reason);
-                    groups.entry(key).or_default().push(place.clone());
+                let mut reasons: IndexMap<&str, usize> = IndexMap::new();
+                for launch in &cell.lost {
+                    *reasons.entry(&launch.reason).or_default() += 1;
+                }
+                for (reason, some) in reasons {
+                    let key = format!("launches without a valid measurement: {reason}");
+                    lost.entry(key).or_default().push(of_n(some));
                 }
             }
         }
+        let groups: Vec<_> = missing.iter().chain(&infinite).chain(&lost).collect();
         let mut notes = Self::default();
-        for (index, (what, places)) in groups.iter().enumerate() {
-            if index == MOST_NOTES {
-                let left_out = groups.len() - MOST_NOTES;
-                notes.say(
-                    &format!("and {left_out} more reasons, see trials.csv"),
-                    canvas_width,
-                );
-                break;
-            }
-            let named = places.iter().take(MOST_PLACES).cloned().collect::<Vec<_>>();
-            let mut text = format!("{what} – {}", named.join("; "));
+        for (what, places) in groups.iter().take(MOST_NOTES) {
+            let mut text = format!(
+                "{what} – {}",
+                places[..places.len().min(MOST_PLACES)].join("; ")
+            );
             if places.len() > MOST_PLACES {
                 text = format!("{text}; and {} more", places.len() - MOST_PLACES);
             }
             notes.say(&text, canvas_width);
+        }
+        if groups.len() > MOST_NOTES {
+            let left_out = groups.len() - MOST_NOTES;
+            notes.say(
+                &format!("and {left_out} more reasons, see trials.csv"),
+                canvas_width,
+            );
         }
         notes
     }
@@ -197,7 +234,7 @@ impl Notes {
 
 const ENTRY: Type = Type::new(12.0);
 const ENTRY_LINE: f64 = 20.0;
-const ENTRY_MARK: f64 = 34.0;
+const ENTRY_MARK: f64 = 40.0;
 const ENTRY_ROOM: f64 = 150.0;
 const LEGEND_HEAD: Type = Type::new(12.0).bold();
 
@@ -213,10 +250,9 @@ pub(super) struct Legend {
 impl Legend {
     /// As many columns as the height asks for; without entries it takes no room.
     pub(super) fn new(head: &str, entries: Vec<(Mark, String)>, height: f64) -> Self {
-        let entries: Vec<(Mark, String)> = entries
-            .into_iter()
-            .map(|(mark, text)| (mark, font::shorten(&text, ENTRY.size, false, ENTRY_ROOM)))
-            .collect();
+        let (marks, texts): (Vec<Mark>, Vec<String>) = entries.into_iter().unzip();
+        let texts = font::shorten_all(&texts, ENTRY.size, false, ENTRY_ROOM);
+        let entries: Vec<(Mark, String)> = marks.into_iter().zip(texts).collect();
         let widest = entries
             .iter()
             .map(|(_, text)| font::width(text, ENTRY.size, false))
@@ -261,13 +297,13 @@ impl Legend {
         for (index, (mark, text)) in self.entries.iter().enumerate() {
             let x = left + (index / self.per_column) as f64 * self.column_width;
             let y = y + (index % self.per_column) as f64 * ENTRY_LINE;
-            let (from, to) = ((x, y - 4.0), (x + 26.0, y - 4.0));
+            let (from, to) = ((x, y - 4.0), (x + 32.0, y - 4.0));
             if mark.is_dashed {
                 scene.dashes(Part::Legend, (from, to), (5.0, 3.0), mark.colour, 2.0);
             } else {
                 scene.path(Part::Legend, vec![from, to], mark.colour, 2.0);
             }
-            mark.draw(scene, Part::Legend, (x + 13.0, y - 4.0), 4.2);
+            mark.draw(scene, Part::Legend, (x + 16.0, y - 4.0), 4.2);
             scene.text((x + ENTRY_MARK, y), text, ENTRY);
         }
     }

@@ -15,10 +15,15 @@ const REASON: Type = Type::new(9.5).colour(MUTED).anchor(Anchor::Middle);
 const LEVEL: Type = Type::new(11.5);
 const PANEL_HEAD: Type = Type::new(13.0).bold();
 const BAR_TEXT: Type = Type::new(11.5);
+const TITLE_LINE: f64 = 16.0;
+/// A title is not cut below this however small its table.
+const LEAST_TITLE_ROOM: f64 = 110.0;
 const BAR_WIDTH: f64 = 18.0;
 const BAR_ROOM: f64 = 130.0;
 /// Panels are put side by side up to about this width.
 const WIDEST: f64 = 1500.0;
+/// A table is not widened beyond this for its heading.
+const WIDEST_NEEDED: f64 = 240.0;
 const LEAST_CANVAS: f64 = 640.0;
 const PANEL_GAP: f64 = 30.0;
 /// Longest label of a level.
@@ -29,7 +34,7 @@ const MOST_LINEAR_SPAN: f64 = 50.0;
 /// Draws all tiers.
 pub(in crate::chart) fn heatmap(grid: &Grid, info: &ChartInfo) -> Scene {
     let all: Vec<usize> = (0..grid.tiers.len()).collect();
-    let panels: Vec<PanelLayout> = all
+    let mut panels: Vec<PanelLayout> = all
         .iter()
         .flat_map(|tier| {
             let mut panels: Vec<usize> = grid.cells_of(*tier).map(|(panel, ..)| panel).collect();
@@ -40,6 +45,7 @@ pub(in crate::chart) fn heatmap(grid: &Grid, info: &ChartInfo) -> Scene {
                 .map(|panel| PanelLayout::new(grid, *tier, panel))
         })
         .collect();
+    align(&mut panels);
     let colours = ColourScale::of(grid);
     let widest = panels.iter().map(PanelLayout::width).fold(0.0, f64::max);
     let tallest = panels
@@ -54,7 +60,9 @@ pub(in crate::chart) fn heatmap(grid: &Grid, info: &ChartInfo) -> Scene {
             let rows = panels.len().div_ceil(*columns);
             let width = *columns as f64 * (widest + PANEL_GAP);
             let height = rows as f64 * (tallest + PANEL_GAP);
-            ((width / height / 1.5).ln().abs() * 1e6) as u64
+            let n_empty = rows * columns - panels.len();
+            let misfit = (width / height / 1.5).ln().abs() + 0.2 * n_empty as f64;
+            (misfit * 1e6) as u64
         })
         .unwrap_or(1);
     let n_rows = panels.len().div_ceil(squarest);
@@ -114,6 +122,30 @@ fn per_tier(grid: &Grid) -> String {
         format!("by {name}, one colour scale")
     } else {
         grid.tier_label(0)
+    }
+}
+
+/// Panels with as many columns get columns as wide, so that they line up.
+fn align(panels: &mut [PanelLayout]) {
+    let widths: Vec<(usize, f64)> = panels
+        .iter()
+        .map(|panel| (panel.xs.len(), panel.cell.0))
+        .collect();
+    for panel in panels.iter_mut() {
+        let same = widths
+            .iter()
+            .filter(|(columns, _)| *columns == panel.xs.len());
+        panel.cell.0 = same.map(|(_, width)| *width).fold(panel.cell.0, f64::max);
+        panel.is_x_upwards = widest(&panel.x_labels) > panel.cell.0 - 6.0;
+    }
+    let labels: Vec<String> = panels.iter().map(|panel| panel.label.clone()).collect();
+    let room = panels
+        .iter()
+        .map(|panel| (panel.cell.0 * panel.xs.len() as f64).max(160.0))
+        .fold(f64::INFINITY, f64::min);
+    let labels = font::shorten_all(&labels, PANEL_HEAD.size, true, room);
+    for (panel, label) in panels.iter_mut().zip(labels) {
+        panel.label = label;
     }
 }
 
@@ -208,17 +240,18 @@ impl ColourScale {
                 self.low + (self.high - self.low) * share
             }
         };
+        // Each step reaches down to the end and is painted over by the next: no seams.
         let steps = 95_u32;
-        for step in 0..steps {
+        for step in (0..steps).rev() {
             let share = (f64::from(step) + 0.5) / f64::from(steps);
-            let h = height / f64::from(steps);
-            let y = top + height * (1.0 - f64::from(step + 1) / f64::from(steps));
-            scene.rectangle(
-                Part::Bar,
-                (left, y),
-                (BAR_WIDTH, h),
-                self.colour(value_at(share)),
-            );
+            let down = height * (1.0 - f64::from(step + 1) / f64::from(steps));
+            let (at, size) = ((left, top + down), (BAR_WIDTH, height - down));
+            scene.rectangle(Part::Bar, at, size, self.colour(value_at(share)));
+        }
+        if self.high <= self.low {
+            let (x, y) = (left + BAR_WIDTH, top + height / 2.0);
+            scene.path(Part::Axis, vec![(x, y), (x + 4.0, y)], INK, 1.0);
+            scene.text((x + 8.0, y + 4.0), &figure(self.low), BAR_TEXT);
         }
         for tick in self.bar_ticks() {
             let y = top + height * (1.0 - self.share(tick));
@@ -230,7 +263,7 @@ impl ColourScale {
 
     fn bar_ticks(&self) -> Vec<f64> {
         if self.high <= self.low {
-            return vec![self.low];
+            return Vec::new();
         }
         if self.is_log {
             let (low, high) = (
@@ -254,6 +287,7 @@ struct PanelLayout {
     lines: Vec<usize>,
     cell: (f64, f64),
     line_room: f64,
+    n_title_lines: usize,
     x_labels: Vec<String>,
     is_x_upwards: bool,
     label: String,
@@ -280,21 +314,30 @@ impl PanelLayout {
             .collect::<Vec<_>>()
             .join(", ");
         let line_room = widest(&labels(grid.line.as_ref(), &lines, LEVEL_ROOM));
-        let needed = font::width(&label, PANEL_HEAD.size, true).min(320.0);
-        let table = cell.0 * xs.len() as f64;
+        let table_height = cell.1 * lines.len() as f64;
+        let n_title_lines = grid
+            .line
+            .as_ref()
+            .map_or(0, |axis| line_title(axis, table_height).len());
+        // A narrow table is made as wide as its heading and its axis' title.
+        let title = grid
+            .x
+            .as_ref()
+            .map_or(0.0, |axis| font::width(&axis.title, AXIS_TITLE.size, false));
+        let needed = font::width(&label, PANEL_HEAD.size, true)
+            .max(title)
+            .min(WIDEST_NEEDED);
+        let cell = (cell.0.max(needed / xs.len() as f64), cell.1);
         Self {
             tier,
             panel,
-            // A narrow table is made as wide as its heading.
-            cell: (
-                cell.0.max(needed.min(table.max(160.0)) / xs.len() as f64),
-                cell.1,
-            ),
+            cell,
             is_x_upwards: widest_label > cell.0 - 6.0,
             x_labels,
             xs,
             lines,
             line_room,
+            n_title_lines,
             label,
         }
     }
@@ -302,7 +345,7 @@ impl PanelLayout {
     /// Left of the table: the second axis' title and levels.
     fn left_room(&self) -> f64 {
         if self.line_room > 0.0 {
-            24.0 + self.line_room + 8.0
+            8.0 + self.n_title_lines as f64 * TITLE_LINE + self.line_room + 8.0
         } else {
             0.0
         }
@@ -341,8 +384,7 @@ impl PanelLayout {
         let (w, h) = self.cell;
         let table = (w * self.xs.len() as f64, h * self.lines.len() as f64);
         if !self.label.is_empty() {
-            let label = font::shorten(&self.label, PANEL_HEAD.size, true, table.0.max(160.0));
-            scene.text((table_left, top + 10.0), &label, PANEL_HEAD);
+            scene.text((table_left, top + 10.0), &self.label, PANEL_HEAD);
             top += 26.0;
         }
         let best = grid
@@ -423,9 +465,13 @@ impl PanelLayout {
                 let at = (table_left - 8.0, top + (row as f64 + 0.5) * h + 4.0);
                 scene.text(at, label, LEVEL.anchor(Anchor::End));
             }
-            let title = font::shorten(&axis.title, AXIS_TITLE.size, false, table.1.max(60.0));
             let style = AXIS_TITLE.upwards().anchor(Anchor::Middle);
-            scene.text((left + 12.0, top + table.1 / 2.0), &title, style);
+            for (row, text) in line_title(axis, table.1).iter().enumerate() {
+                let x = left + 12.0 + row as f64 * TITLE_LINE;
+                let length = font::width(text, AXIS_TITLE.size, false);
+                let middle = (table.1 / 2.0).max(length / 2.0);
+                scene.text((x, top + middle), text, style);
+            }
         }
         let Some(axis) = &grid.x else { return };
         let floor = top + table.1;
@@ -446,10 +492,24 @@ impl PanelLayout {
 }
 
 fn labels(axis: Option<&GridAxis>, used: &[usize], room: f64) -> Vec<String> {
-    axis.iter()
+    let texts: Vec<String> = axis
+        .iter()
         .flat_map(|axis| used.iter().map(|index| axis.levels[*index].to_string()))
-        .map(|text| font::shorten(&text, LEVEL.size, false, room))
-        .collect()
+        .collect();
+    font::shorten_all(&texts, LEVEL.size, false, room)
+}
+
+/// The second axis' title, in two lines at most, each as long as the table is high
+/// or, left of the first axis' labels, somewhat longer.
+fn line_title(axis: &GridAxis, height: f64) -> Vec<String> {
+    let room = height.max(LEAST_TITLE_ROOM);
+    let mut lines = font::wrap(&axis.title, AXIS_TITLE.size, false, room);
+    if lines.len() > 2 {
+        let rest = lines[1..].join(" ");
+        lines.truncate(1);
+        lines.push(font::shorten(&rest, AXIS_TITLE.size, false, room));
+    }
+    lines
 }
 
 fn widest(labels: &[String]) -> f64 {

@@ -34,7 +34,7 @@ pub(in crate::chart) fn lines(grid: &Grid, info: &ChartInfo, tier: usize) -> Sce
         repeats_text(grid, &[tier], true),
         missing_text(grid, &[tier]),
         if grid.tiers.len() > 1 {
-            "value axis of this tier alone".to_owned()
+            "value axis scaled to this tier alone".to_owned()
         } else {
             String::new()
         },
@@ -101,7 +101,7 @@ impl<'g> LineChart<'g> {
         let legend = Legend::new(legend_head, entries, plot_height + 40.0);
         let cells = || grid.cells_of(tier).map(|(.., cell)| cell);
         let is_infinite = |cell: &CellFigures| cell.repeats.iter().any(|r| r.value.is_infinite());
-        let infinite_strip = if cells().any(is_infinite) { 24.0 } else { 0.0 };
+        let infinite_strip = if cells().any(is_infinite) { 30.0 } else { 0.0 };
         let has_missing = cells().any(|cell| cell.repeats.is_empty());
         let label_width = Plot::label_width(&scale, infinite_strip > 0.0 || has_missing);
         let least = if n_columns == 1 { CANVAS_WIDTH } else { 1200.0 };
@@ -199,18 +199,28 @@ impl<'g> LineChart<'g> {
         for (index, panel) in self.panels.iter().enumerate() {
             let left = MARGIN + (index % self.n_columns) as f64 * self.panel_width();
             let top = top + (index / self.n_columns) as f64 * self.panel_height();
-            self.draw_panel(scene, *panel, (left, top));
+            self.draw_panel(scene, (index, *panel), (left, top));
         }
         let right = MARGIN + self.n_columns as f64 * self.panel_width();
         self.legend.draw(scene, (right, top));
     }
 
-    fn draw_panel(&self, scene: &mut Scene, panel: usize, (left, mut top): (f64, f64)) {
+    fn draw_panel(
+        &self,
+        scene: &mut Scene,
+        (slot, panel): (usize, usize),
+        (left, mut top): (f64, f64),
+    ) {
         let plot_left = left + 22.0 + self.label_width;
-        let label = self.grid.panels[panel].label();
+        let labels: Vec<String> = self
+            .panels
+            .iter()
+            .map(|panel| self.grid.panels[*panel].label())
+            .collect();
+        let labels = font::shorten_all(&labels, PANEL_HEAD.size, true, self.plot.0);
+        let label = &labels[slot];
         if !label.is_empty() {
-            let label = font::shorten(&label, PANEL_HEAD.size, true, self.plot.0);
-            scene.text((plot_left, top + 8.0), &label, PANEL_HEAD);
+            scene.text((plot_left, top + 8.0), label, PANEL_HEAD);
             top += 24.0;
         }
         let plot = Plot {
@@ -253,14 +263,10 @@ impl<'g> LineChart<'g> {
         self.draw_crosses(scene, &plot, panel);
     }
 
-    /// Where a line's points are at a level: beside each other when repeats would hide each other.
+    /// Where a line's points are at a level: beside each other, so that lines that meet do not hide each other.
     fn dodge(&self, index: usize) -> f64 {
-        let has_repeats = self
-            .grid
-            .cells_of(self.tier)
-            .any(|(.., cell)| cell.repeats.len() > 1);
         let n = self.lines.len();
-        if !has_repeats || n < 2 {
+        if n < 2 {
             return 0.0;
         }
         let step = (self.levels.gap * 0.5 / n as f64).min(7.0);
@@ -320,8 +326,10 @@ impl<'g> LineChart<'g> {
         for at in repeats {
             mark.draw_repeat(scene, at);
         }
+        // Smaller marks where many lines meet.
+        let radius = if self.lines.len() > 8 { 3.4 } else { 4.4 };
         for at in means {
-            mark.draw(scene, Part::Mean, at, 4.4);
+            mark.draw(scene, Part::Mean, at, radius);
         }
     }
 

@@ -54,16 +54,16 @@ impl Mark {
             2 => at(&[(0.0, -1.2), (1.15, 0.85), (-1.15, 0.85)]),
             3 => at(&[(0.0, -1.3), (1.3, 0.0), (0.0, 1.3), (-1.3, 0.0)]),
             4 => at(&[(0.0, 1.2), (1.15, -0.85), (-1.15, -0.85)]),
-            5 => at(&plus(0.0)),
-            6 => at(&plus(std::f64::consts::FRAC_PI_4)),
+            5 => at(&plus(1.25, 0.42, 0.0)),
+            6 => at(&plus(1.25, 0.42, std::f64::consts::FRAC_PI_4)),
             _ => at(&star()),
         };
         scene.add(part, shape);
     }
 }
 
-fn plus(turn: f64) -> Vec<(f64, f64)> {
-    let (arm, half) = (1.25, 0.42);
+/// A plus sign of that arm length and half stroke width, turned.
+fn plus(arm: f64, half: f64, turn: f64) -> Vec<(f64, f64)> {
     let corners = [
         (-half, -arm),
         (half, -arm),
@@ -95,18 +95,16 @@ fn star() -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// A cell without a valid measurement: a cross.
+/// A cell without a valid measurement: a thin cross.
 pub(super) fn cross(scene: &mut Scene, (x, y): (f64, f64), colour: Colour) {
-    let r = 3.6;
-    // Two strokes in one path, so that a cross is one shape.
-    let points = vec![
-        (x - r, y - r),
-        (x + r, y + r),
-        (x, y),
-        (x - r, y + r),
-        (x + r, y - r),
-    ];
-    scene.path(Part::Missing, points, colour, 1.6);
+    let corners = plus(4.8, 0.85, std::f64::consts::FRAC_PI_4);
+    scene.add(
+        Part::Missing,
+        Shape::Polygon {
+            points: corners.iter().map(|(dx, dy)| (x + dx, y + dy)).collect(),
+            fill: colour,
+        },
+    );
 }
 
 /// An infinite percentile: an arrow that leaves at the top.

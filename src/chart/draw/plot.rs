@@ -66,10 +66,7 @@ impl Levels {
             ALONG_ROOM.min(gap - 6.0)
         };
         Self {
-            labels: texts
-                .iter()
-                .map(|text| font::shorten(text, TICK.size, false, room))
-                .collect(),
+            labels: font::shorten_all(&texts, TICK.size, false, room),
             at,
             is_upwards,
             is_uneven,

@@ -4,9 +4,9 @@ use super::frame::{Head, MARGIN, Notes, title};
 use super::marks::{Mark, cross};
 use super::plot::{AXIS_TITLE, Levels, Plot};
 use crate::chart::ChartInfo;
-use crate::chart::colour::{INK, MUTED};
+use crate::chart::colour::{INK, MUTED, WHITE};
 use crate::chart::font;
-use crate::chart::scene::{Anchor, Extent, Part, Scene, Type};
+use crate::chart::scene::{Anchor, Part, Scene, Type};
 use crate::chart::series::Grid;
 use crate::chart::ticks::{Scale, figure, step_for, tick_label};
 use crate::results::CellFigures;
@@ -16,6 +16,9 @@ const CANVAS_WIDTH: f64 = 1000.0;
 const PLOT_HEIGHT: f64 = 400.0;
 const LABEL: Type = Type::new(11.5);
 const LABEL_LINE: f64 = 14.0;
+/// A rectangle: left, top, right, bottom.
+type Extent = (f64, f64, f64, f64);
+
 /// Values of a cell named at its point.
 const MOST_VALUES: usize = 3;
 
@@ -147,23 +150,21 @@ impl<'g> ScalingChart<'g> {
             infinite_strip: 0.0,
             missing_strip: if has_missing { 30.0 } else { 0.0 },
         };
-        let x = match numbers {
-            Some(numbers) => {
-                let largest = numbers.iter().copied().fold(0.0, f64::max);
-                let step = step_for(largest / 9.0);
-                XAxis::Numbers {
-                    high: largest * 1.08,
-                    step,
-                }
+        let x = if let Some(numbers) = numbers {
+            let largest = numbers.iter().copied().fold(0.0, f64::max);
+            XAxis::Numbers {
+                // Room for the words at the last point.
+                high: largest * 1.12,
+                step: step_for(largest / 9.0),
             }
-            None => {
-                let levels: Vec<Scalar> = grid
-                    .tiers
-                    .iter()
-                    .map(|tier| tier.clone().unwrap_or(Scalar::Text("all".to_owned())))
-                    .collect();
-                XAxis::Levels(Levels::new(&levels, width))
-            }
+        } else {
+            let all = Scalar::Text("all".to_owned());
+            let levels: Vec<Scalar> = grid
+                .tiers
+                .iter()
+                .map(|tier| tier.clone().unwrap_or_else(|| all.clone()))
+                .collect();
+            XAxis::Levels(Levels::new(&levels, width))
         };
         Self {
             points,
@@ -222,6 +223,14 @@ impl<'g> ScalingChart<'g> {
         self.draw_points(scene);
         for (index, lines) in &labels.at_points {
             let at = self.label_at(*index, lines);
+            // White below the words, so that no line of the grid runs through them.
+            let (left, top, right, bottom) = self.label_extent(*index, lines);
+            scene.rectangle(
+                Part::Ground,
+                (left - 2.0, top),
+                (right - left + 4.0, bottom - top),
+                WHITE,
+            );
             for (row, line) in lines.iter().enumerate() {
                 let style = if row == 0 {
                     LABEL.bold()
@@ -290,25 +299,21 @@ impl<'g> ScalingChart<'g> {
         }
     }
 
-    /// The first line's baseline: right below the point, or left above it at the right edge.
+    /// The first line's baseline: right below the point, else left above it.
+    ///
+    /// A curve that grows leaves both free.
     fn label_at(&self, index: usize, lines: &[String]) -> (f64, f64) {
         let width = label_width(lines);
         let x = self.x(index);
         let mean = self.points[index].best.and_then(|(.., cell)| cell.mean());
         let y = self.plot.y(mean.unwrap_or_default());
-        let right = self.plot.left + self.plot.width;
-        let left = if x + 10.0 + width <= right + 16.0 {
-            x + 10.0
-        } else {
-            right + 16.0 - width
-        };
-        let height = lines.len() as f64 * LABEL_LINE;
+        let height = (lines.len() as f64 - 1.0) * LABEL_LINE;
         let floor = self.plot.top + self.plot.height - 6.0;
-        let below = y + 22.0;
-        if below + height - LABEL_LINE <= floor {
-            (left, below)
+        if y + 22.0 + height <= floor {
+            let right = self.plot.left + self.plot.width + 16.0;
+            ((x + 10.0).min(right - width), y + 22.0)
         } else {
-            (left, y - 14.0 - (height - LABEL_LINE))
+            (x - 10.0 - width, y - 12.0 - height)
         }
     }
 
@@ -349,13 +354,14 @@ impl<'g> ScalingChart<'g> {
                 Some((self.x(index), self.plot.y(mean)))
             })
             .collect();
+        let path = along(&marks);
         let is_clear = extents.iter().enumerate().all(|(index, extent)| {
             extents[..index]
                 .iter()
                 .all(|other| !overlap(*extent, *other))
-                && marks
+                && path
                     .iter()
-                    .all(|(x, y)| !overlap(*extent, (x - 6.0, y - 6.0, x + 6.0, y + 6.0)))
+                    .all(|(x, y)| !overlap(*extent, (x - 3.0, y - 3.0, x + 3.0, y + 3.0)))
                 && extent.0 >= self.plot.left + 4.0
                 && extent.2 <= CANVAS_WIDTH - 6.0
         });
@@ -419,6 +425,22 @@ fn label_width(lines: &[String]) -> f64 {
         .iter()
         .map(|line| font::width(line, LABEL.size, true))
         .fold(0.0, f64::max)
+}
+
+/// Places along the line through these points, close enough to miss no label.
+fn along(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let mut out = points.to_vec();
+    for pair in points.windows(2) {
+        let (from, to) = (pair[0], pair[1]);
+        out.extend((1..64).map(|k| {
+            let share = f64::from(k) / 64.0;
+            (
+                from.0 + (to.0 - from.0) * share,
+                from.1 + (to.1 - from.1) * share,
+            )
+        }));
+    }
+    out
 }
 
 fn overlap(a: Extent, b: Extent) -> bool {
