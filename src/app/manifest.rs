@@ -64,7 +64,7 @@ pub(super) fn manifest(
         "tier": sweep.tier(),
         "axes": sweep.axes.iter().map(|axis| (axis.name.clone(), &axis.levels)).collect::<IndexMap<_, _>>(),
         "derived": sweep.derived.iter().map(|derived| derived.name.clone()).collect::<Vec<_>>(),
-        "cost": sweep.cost,
+        "cost": sweep.cost.iter().map(|name| &name.value).collect::<Vec<_>>(),
         "subject": plan.subject,
         "target": target(&plan.target),
         "phases": phases,
