@@ -17,6 +17,9 @@ use super::{ContainerId, Counters};
 pub struct KernelLimits {
     /// CPU quota per period.
     pub cpu: KernelLimit<CpuQuota>,
+    /// The smallest quota of the groups that hold the container's group: it
+    /// binds too, whatever the container's own says.
+    pub outer_cpu: Option<CpuQuota>,
     /// CPUs it may run on, in the kernel's list form; `None` when it cannot be read.
     pub cpuset: Option<String>,
     /// Memory limit. **Units**: bytes.
@@ -44,6 +47,13 @@ pub struct CpuQuota {
     pub quota_us: i64,
     /// Length of a period.
     pub period_us: i64,
+}
+
+impl CpuQuota {
+    /// The same in cores.
+    pub fn cores(self) -> f64 {
+        self.quota_us as f64 / self.period_us as f64
+    }
 }
 
 /// Where the files of one container's control group are.
@@ -180,6 +190,11 @@ impl Cgroup {
                     .map_or(KernelLimit::Unreadable, |(quota, period)| {
                         parse_quota_v1(&quota, &period)
                     }),
+                outer_cpu: outer_quota(cpu, |dir| {
+                    let (quota, period) =
+                        read(dir, "cpu.cfs_quota_us").zip(read(dir, "cpu.cfs_period_us"))?;
+                    Some(parse_quota_v1(&quota, &period))
+                }),
                 cpuset: cpuset.as_deref().and_then(|dir| {
                     read(dir, "cpuset.effective_cpus").or_else(|| read(dir, "cpuset.cpus"))
                 }),
@@ -195,6 +210,7 @@ impl Cgroup {
             Self::V2 { unified } => KernelLimits {
                 cpu: read(unified, "cpu.max")
                     .map_or(KernelLimit::Unreadable, |text| parse_quota_v2(&text)),
+                outer_cpu: outer_quota(unified, |dir| Some(parse_quota_v2(&read(dir, "cpu.max")?))),
                 cpuset: read(unified, "cpuset.cpus.effective")
                     .or_else(|| read(unified, "cpuset.cpus")),
                 memory_bytes: read(unified, "memory.max")
@@ -237,6 +253,22 @@ impl Cgroup {
             }
         }
     }
+}
+
+/// The smallest quota among the folders above, up to where the files end.
+fn outer_quota(
+    folder: &Path,
+    quota_in: impl Fn(&Path) -> Option<KernelLimit<CpuQuota>>,
+) -> Option<CpuQuota> {
+    // The top of the tree has no quota file in version 2, -1 in version 1; above the
+    // mount there is none either.
+    let outer = folder.ancestors().skip(1).map_while(quota_in);
+    outer
+        .filter_map(|limit| match limit {
+            KernelLimit::At(quota) => Some(quota),
+            KernelLimit::Unlimited | KernelLimit::Unreadable => None,
+        })
+        .min_by(|a, b| a.cores().total_cmp(&b.cores()))
 }
 
 fn read(folder: &Path, file: &str) -> Option<String> {
@@ -439,6 +471,7 @@ mod tests {
                     quota_us: 50_000,
                     period_us: 100_000
                 }),
+                outer_cpu: None,
                 cpuset: Some("0-1".to_owned()),
                 memory_bytes: KernelLimit::At(67_108_864),
                 pids: KernelLimit::Unlimited,
@@ -481,6 +514,7 @@ mod tests {
                     quota_us: 150_000,
                     period_us: 100_000
                 }),
+                outer_cpu: None,
                 cpuset: Some("0,2".to_owned()),
                 memory_bytes: KernelLimit::Unlimited,
                 pids: KernelLimit::At(512),
@@ -497,6 +531,25 @@ mod tests {
                 memory_peak_bytes: None,
             })
         );
+    }
+
+    #[test]
+    fn the_smallest_quota_of_the_groups_around_is_found() {
+        let folder = files(&[("cpu.max", "300000 100000\n")]);
+        let unified = folder.path().join("kubepods/pod/docker-41e38747.scope");
+        fs_err::create_dir_all(&unified).unwrap();
+        let write = |dir: &str, text: &str| {
+            fs_err::write(folder.path().join(dir).join("cpu.max"), text).unwrap();
+        };
+        write("kubepods", "max 100000\n");
+        write("kubepods/pod", "75000 50000\n");
+        write("kubepods/pod/docker-41e38747.scope", "200000 100000\n");
+        let limits = Cgroup::V2 { unified }.limits();
+        let pod = CpuQuota {
+            quota_us: 75_000,
+            period_us: 50_000,
+        };
+        assert_eq!(limits.outer_cpu, Some(pod));
     }
 
     #[test]

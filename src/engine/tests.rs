@@ -126,9 +126,9 @@ async fn a_completed_one_shot_and_a_leaf_that_ends_well_are_no_exits() {
         oom_killed: false,
     };
     engine.end("db", well);
-    let hour = Duration::from_hours(1);
+    let while_watching = Duration::from_mins(2);
     assert!(
-        tokio::time::timeout(hour, watch_exits(&engine, &launched))
+        tokio::time::timeout(while_watching, watch_exits(&engine, &launched))
             .await
             .is_err()
     );
@@ -141,7 +141,7 @@ async fn a_completed_one_shot_and_a_leaf_that_ends_well_are_no_exits() {
         .completed
         .extend(["app".to_owned(), "db".to_owned()]);
     assert!(
-        tokio::time::timeout(hour, watch_exits(&engine, &launched))
+        tokio::time::timeout(while_watching, watch_exits(&engine, &launched))
             .await
             .is_err()
     );
@@ -259,6 +259,7 @@ async fn the_kernel_has_the_last_word_and_one_unreadable_service_weakens_the_pro
         memory_bytes: KernelLimit::Unlimited,
         pids: KernelLimit::Unlimited,
         cpuset: None,
+        outer_cpu: None,
     };
     let enforce = |service: &str, quota_us| {
         let kernel_limits = Some(kernel(quota_us));

@@ -81,6 +81,10 @@ pub(super) struct Trial {
 
 impl Trial {
     pub(super) fn new(engine: &Arc<DockerEngine>, trial: &str) -> Self {
+        Self::owned_by(engine, trial, Owner::current().unwrap())
+    }
+
+    pub(super) fn owned_by(engine: &Arc<DockerEngine>, trial: &str, owner: Owner) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let n = COUNT.fetch_add(1, Ordering::Relaxed);
         let run_id = format!("engine-test-{}-{n}", std::process::id());
@@ -88,7 +92,7 @@ impl Trial {
             run_id: run_id.clone(),
             trial: trial.to_owned(),
             cell_id: "cell".to_owned(),
-            owner: Owner::current().unwrap(),
+            owner,
         };
         Self {
             lease: Some(Lease::take(Arc::clone(engine), tag)),

@@ -131,6 +131,13 @@ pub fn compare_kernel(
     } else if !is_same_cpu(planned_cpu, found_cpu) {
         return fail("cpus", planned_cpu.map(cores), found_cpu.map(Cpu::words));
     }
+    // Services without a limit share whatever their host leaves them; only a plan can be broken.
+    if let (Some(planned), Some(outer)) = (planned_cpu, limits.outer_cpu)
+        && outer.cores() * 1e9 < planned as f64
+    {
+        let found = format!("{}, set on a group around it", Cpu::Quota(outer).words());
+        return fail("cpus", Some(cores(planned)), Some(found));
+    }
     // Without a plan the kernel shows the parent's CPUs, which say nothing of this container.
     if let Some(planned) = service.cpuset.as_deref().filter(|text| !text.is_empty()) {
         match limits.cpuset.as_deref() {
@@ -178,12 +185,11 @@ impl Cpu {
     fn words(self) -> String {
         match self {
             Self::Nano(nano) => cores(nano),
-            Self::Quota(CpuQuota {
-                quota_us,
-                period_us,
-            }) => format!(
-                "{} ({quota_us} us in each {period_us} us)",
-                quota_us as f64 / period_us as f64
+            Self::Quota(quota) => format!(
+                "{} ({} us in each {} us)",
+                quota.cores(),
+                quota.quota_us,
+                quota.period_us
             ),
         }
     }

@@ -33,6 +33,7 @@ fn enforced() -> KernelLimits {
             quota_us: 50_000,
             period_us: 100_000,
         }),
+        outer_cpu: None,
         cpuset: Some("0-1,3".to_owned()),
         memory_bytes: KernelLimit::At(64 << 20),
         pids: KernelLimit::At(100),
@@ -48,6 +49,7 @@ fn limits_as_planned_are_proved_by_both() {
     );
     let none = KernelLimits {
         cpu: KernelLimit::Unlimited,
+        outer_cpu: None,
         cpuset: Some("0-1".to_owned()),
         memory_bytes: KernelLimit::Unlimited,
         pids: KernelLimit::Unlimited,
@@ -154,6 +156,7 @@ fn a_limit_nobody_planned_is_as_wrong_as_a_missing_one() {
     }
     let none = KernelLimits {
         cpu: KernelLimit::Unlimited,
+        outer_cpu: None,
         cpuset: None,
         memory_bytes: KernelLimit::Unlimited,
         pids: KernelLimit::Unlimited,
@@ -236,6 +239,35 @@ fn each_changed_limit_is_found_in_the_kernel() {
             which
         );
     }
+}
+
+#[test]
+fn a_quota_around_the_container_binds_a_plan_above_it_and_no_other() {
+    let around = |quota_us| KernelLimits {
+        outer_cpu: Some(CpuQuota {
+            quota_us,
+            period_us: 100_000,
+        }),
+        ..enforced()
+    };
+    assert_eq!(
+        compare_kernel("app", &limited(), &around(50_000)),
+        Ok(Proof::Kernel)
+    );
+    let error = compare_kernel("app", &limited(), &around(40_000)).unwrap_err();
+    assert_eq!(
+        error.found,
+        "0.4 (40000 us in each 100000 us), set on a group around it"
+    );
+    let free = Service::default();
+    let none = KernelLimits {
+        cpu: KernelLimit::Unlimited,
+        memory_bytes: KernelLimit::Unlimited,
+        pids: KernelLimit::Unlimited,
+        cpuset: None,
+        ..around(40_000)
+    };
+    assert_eq!(compare_kernel("db", &free, &none), Ok(Proof::Kernel));
 }
 
 #[test]
