@@ -13,7 +13,7 @@ use plotters::style::{
 
 use super::colour::Colour;
 use super::font;
-use super::scene::{Anchor, Scene, Shape};
+use super::scene::{Anchor, Item, Scene, Shape};
 
 /// Grid lines per pixel of the canvas in both formats.
 const FINE: u32 = 4;
@@ -36,7 +36,7 @@ pub(super) fn svg(scene: &Scene) -> Result<String, String> {
     {
         let mut backend = SVGBackend::with_string(&mut text, (width * FINE, height * FINE));
         let scale = f64::from(FINE);
-        paint(&mut backend, scene, scale, |backend, shape| {
+        paint(&mut backend, &scene.items, scale, |backend, shape| {
             svg_text(backend, shape, scale)
         })?;
         backend.present().map_err(|error| error.to_string())?;
@@ -73,7 +73,9 @@ pub(super) fn png(scene: &Scene) -> Result<Vec<u8>, String> {
     {
         let mut backend = BitMapBackend::with_buffer(&mut pixels, size);
         let scale = f64::from(fine);
-        paint(&mut backend, scene, scale, |backend, shape| {
+        // The canvas itself is the first item, and the buffer is white already.
+        let items = scene.items.get(1..).unwrap_or_default();
+        paint(&mut backend, items, scale, |backend, shape| {
             bitmap_text(backend, shape, scale)
         })?;
         backend.present().map_err(|error| error.to_string())?;
@@ -126,12 +128,12 @@ fn encode(pixels: &[u8], (width, height): (u32, u32)) -> Result<Vec<u8>, png::En
 
 fn paint<DB: DrawingBackend>(
     backend: &mut DB,
-    scene: &Scene,
+    items: &[Item],
     scale: f64,
     mut text: impl FnMut(&mut DB, &Shape) -> Result<(), String>,
 ) -> Result<(), String> {
     let place = |(x, y): (f64, f64)| ((x * scale).round() as i32, (y * scale).round() as i32);
-    for item in &scene.items {
+    for item in items {
         let painted = match &item.shape {
             Shape::Rectangle { at, size, fill } => backend.draw_rect(
                 place(*at),

@@ -15,6 +15,8 @@ use super::ResultsError;
 pub(super) struct AppendFile {
     file: File,
     path: PathBuf,
+    /// Bytes that are whole and on the disk.
+    whole_bytes: u64,
     torn_line: Option<String>,
 }
 
@@ -46,6 +48,7 @@ impl AppendFile {
         let mut this = Self {
             file,
             path: path.to_owned(),
+            whole_bytes: whole_bytes as u64,
             torn_line,
         };
         if whole_bytes == 0 {
@@ -77,10 +80,26 @@ impl AppendFile {
         let bytes = writer
             .into_inner()
             .map_err(|error| ResultsError::file("append to", &self.path)(error.into_error()))?;
-        self.file
+        let written = self
+            .file
             .write_all(&bytes)
-            .and_then(|()| self.file.sync_data())
-            .map_err(ResultsError::file("append to", &self.path))
+            .and_then(|()| self.file.sync_data());
+        match written {
+            Ok(()) => {
+                self.whole_bytes += bytes.len() as u64;
+                Ok(())
+            }
+            Err(error) => {
+                // A full disk may have taken half of it: what was appended goes again,
+                // so that a later attempt does not write behind a torn line. Where that
+                // fails too, the next opening cuts the torn line off.
+                let _ = self
+                    .file
+                    .set_len(self.whole_bytes)
+                    .and_then(|()| self.file.seek(SeekFrom::Start(self.whole_bytes)));
+                Err(ResultsError::file("append to", &self.path)(error))
+            }
+        }
     }
 
     fn check_header(&self, bytes: &[u8], expected: &[String]) -> Result<(), ResultsError> {

@@ -167,7 +167,7 @@ impl Notes {
                 }
                 let n = cell.repeats.len() + cell.lost.len();
                 let of_n = |some: usize| {
-                    if n > 1 {
+                    if some < n {
                         format!("{place} ({some} of {n} launches)")
                     } else {
                         place.clone()
@@ -236,6 +236,8 @@ const ENTRY: Type = Type::new(12.0);
 const ENTRY_LINE: f64 = 20.0;
 const ENTRY_MARK: f64 = 40.0;
 const ENTRY_ROOM: f64 = 150.0;
+/// Lines of a legend's heading.
+const MOST_HEAD_LINES: usize = 3;
 const LEGEND_HEAD: Type = Type::new(12.0).bold();
 
 /// The lines' marks and levels, in columns beside the plot.
@@ -262,8 +264,15 @@ impl Legend {
         let per_column = ((room_px / ENTRY_LINE).floor() as usize).max(4);
         let n_columns = entries.len().div_ceil(per_column).max(1);
         let width = column_width * n_columns as f64;
+        let mut head = font::wrap(head, LEGEND_HEAD.size, true, width.max(110.0));
+        if head.len() > MOST_HEAD_LINES {
+            head.truncate(MOST_HEAD_LINES);
+            if let Some(last) = head.last_mut() {
+                last.push('…');
+            }
+        }
         Self {
-            head: font::wrap(head, LEGEND_HEAD.size, true, width.max(110.0)),
+            head,
             per_column: entries.len().div_ceil(n_columns).max(1),
             entries,
             column_width,

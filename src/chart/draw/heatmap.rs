@@ -1,25 +1,23 @@
 //! All tiers side by side, every cell with its figure, one colour scale over all.
 
+use super::colour_scale::{BAR_ROOM, ColourScale};
 use super::frame::{Head, MARGIN, Notes, missing_text, repeats_text, title};
 use super::plot::AXIS_TITLE;
 use crate::chart::ChartInfo;
-use crate::chart::colour::{HATCH, INK, MUTED, NO_VALUE, Ramp, WHITE};
+use crate::chart::colour::{HATCH, INK, MUTED, NO_VALUE, WHITE};
 use crate::chart::font;
 use crate::chart::scene::{Anchor, Part, Scene, Type};
 use crate::chart::series::{Grid, GridAxis};
-use crate::chart::ticks::{figure, step_for, tick_label};
+use crate::chart::ticks::figure;
 use crate::results::{CellFigures, Measure};
 
 const VALUE: Type = Type::new(11.5).anchor(Anchor::Middle);
 const REASON: Type = Type::new(9.5).colour(MUTED).anchor(Anchor::Middle);
 const LEVEL: Type = Type::new(11.5);
 const PANEL_HEAD: Type = Type::new(13.0).bold();
-const BAR_TEXT: Type = Type::new(11.5);
 const TITLE_LINE: f64 = 16.0;
 /// A title is not cut below this however small its table.
 const LEAST_TITLE_ROOM: f64 = 110.0;
-const BAR_WIDTH: f64 = 18.0;
-const BAR_ROOM: f64 = 130.0;
 /// Panels are put side by side up to about this width.
 const WIDEST: f64 = 1500.0;
 /// A table is not widened beyond this for its heading.
@@ -28,8 +26,6 @@ const LEAST_CANVAS: f64 = 640.0;
 const PANEL_GAP: f64 = 30.0;
 /// Longest label of a level.
 const LEVEL_ROOM: f64 = 110.0;
-/// Above this ratio of largest to smallest the colours follow the logarithm.
-const MOST_LINEAR_SPAN: f64 = 50.0;
 
 /// Draws all tiers.
 pub(in crate::chart) fn heatmap(grid: &Grid, info: &ChartInfo) -> Scene {
@@ -52,21 +48,8 @@ pub(in crate::chart) fn heatmap(grid: &Grid, info: &ChartInfo) -> Scene {
         .iter()
         .map(|panel| panel.height(grid))
         .fold(0.0, f64::max);
-    let fitting = (((WIDEST + PANEL_GAP) / (widest + PANEL_GAP)).floor() as usize)
-        .clamp(1, panels.len().max(1));
-    // As square as the panels allow: four panels are two by two, not four in a row.
-    let squarest = (1..=fitting)
-        .min_by_key(|columns| {
-            let rows = panels.len().div_ceil(*columns);
-            let width = *columns as f64 * (widest + PANEL_GAP);
-            let height = rows as f64 * (tallest + PANEL_GAP);
-            let n_empty = rows * columns - panels.len();
-            let misfit = (width / height / 1.5).ln().abs() + 0.2 * n_empty as f64;
-            (misfit * 1e6) as u64
-        })
-        .unwrap_or(1);
-    let n_rows = panels.len().div_ceil(squarest);
-    let n_columns = panels.len().div_ceil(n_rows.max(1)).max(1);
+    let n_columns = columns_for(panels.len(), widest, tallest);
+    let n_rows = panels.len().div_ceil(n_columns);
     let panels_width = n_columns as f64 * (widest + PANEL_GAP);
     let width = (2.0 * MARGIN + panels_width + BAR_ROOM).max(LEAST_CANVAS);
 
@@ -116,6 +99,24 @@ pub(in crate::chart) fn heatmap(grid: &Grid, info: &ChartInfo) -> Scene {
     scene
 }
 
+/// How many panels stand side by side.
+///
+/// As near to 3:2 as the panels allow, with few places left empty: four panels
+/// are two by two, not four in a row.
+fn columns_for(n_panels: usize, width: f64, height: f64) -> usize {
+    let fitting = ((WIDEST + PANEL_GAP) / (width + PANEL_GAP)).floor() as usize;
+    let misfit = |columns: usize| {
+        let rows = n_panels.div_ceil(columns);
+        let n_empty = rows * columns - n_panels;
+        let ratio = (columns as f64 * (width + PANEL_GAP)) / (rows as f64 * (height + PANEL_GAP));
+        (ratio / 1.5).ln().abs() + 0.2 * n_empty as f64
+    };
+    let most = fitting.clamp(1, n_panels.max(1));
+    (1..=most)
+        .min_by(|a, b| misfit(*a).total_cmp(&misfit(*b)))
+        .unwrap_or(1)
+}
+
 fn per_tier(grid: &Grid) -> String {
     if grid.tiers.len() > 1 {
         let name = grid.tier_title.split(" [").next().unwrap_or_default();
@@ -158,125 +159,6 @@ fn has_holes(grid: &Grid, panels: &[PanelLayout]) -> bool {
                 .any(|x| grid.cell(panel.tier, panel.panel, *line, *x).is_none())
         })
     })
-}
-
-/// Values to colours: bright is good in both measures.
-struct ColourScale {
-    low: f64,
-    high: f64,
-    is_log: bool,
-    ramp: Ramp,
-    is_low_good: bool,
-}
-
-impl ColourScale {
-    /// `None` when there is no finite figure.
-    fn of(grid: &Grid) -> Option<Self> {
-        let means: Vec<f64> = (0..grid.tiers.len())
-            .flat_map(|tier| grid.cells_of(tier))
-            .filter_map(|(.., cell)| cell.mean())
-            .filter(|mean| mean.is_finite())
-            .collect();
-        let low = means.iter().copied().reduce(f64::min)?;
-        let high = means.iter().copied().reduce(f64::max)?;
-        let is_low_good = grid.measure == Measure::P99;
-        Some(Self {
-            low,
-            high,
-            is_log: low > 0.0 && high / low > MOST_LINEAR_SPAN,
-            ramp: if is_low_good {
-                Ramp::Cividis
-            } else {
-                Ramp::Viridis
-            },
-            is_low_good,
-        })
-    }
-
-    /// 0 at the smallest figure, 1 at the largest; a single figure is in the middle.
-    fn share(&self, value: f64) -> f64 {
-        if self.high <= self.low {
-            0.5
-        } else if self.is_log {
-            (value / self.low).ln() / (self.high / self.low).ln()
-        } else {
-            (value - self.low) / (self.high - self.low)
-        }
-    }
-
-    fn colour(&self, value: f64) -> crate::chart::Colour {
-        let share = self.share(value);
-        self.ramp
-            .at(if self.is_low_good { 1.0 - share } else { share })
-    }
-
-    fn draw_bar(&self, scene: &mut Scene, grid: &Grid, (left, top): (f64, f64)) {
-        let mut y = top + 4.0;
-        let (name, unit) = match grid.measure {
-            Measure::Throughput => ("Throughput", "[successful requests/s]"),
-            Measure::P99 => ("p99 latency", "[ms]"),
-        };
-        let scale = if self.is_log { "log scale" } else { "" };
-        for (text, style) in [
-            (name, BAR_TEXT.bold()),
-            (unit, BAR_TEXT),
-            (scale, BAR_TEXT),
-            ("bright is better", BAR_TEXT.colour(MUTED)),
-        ] {
-            if text.is_empty() {
-                continue;
-            }
-            let lines = font::wrap(text, style.size, style.bold, BAR_ROOM - 4.0);
-            for line in lines {
-                scene.text((left, y + 6.0), &line, style);
-                y += 16.0;
-            }
-        }
-        let (top, height) = (y + 8.0, 190.0);
-        let value_at = |share: f64| {
-            if self.is_log {
-                self.low * (self.high / self.low).powf(share)
-            } else {
-                self.low + (self.high - self.low) * share
-            }
-        };
-        // Each step reaches down to the end and is painted over by the next: no seams.
-        let steps = 95_u32;
-        for step in (0..steps).rev() {
-            let share = (f64::from(step) + 0.5) / f64::from(steps);
-            let down = height * (1.0 - f64::from(step + 1) / f64::from(steps));
-            let (at, size) = ((left, top + down), (BAR_WIDTH, height - down));
-            scene.rectangle(Part::Bar, at, size, self.colour(value_at(share)));
-        }
-        if self.high <= self.low {
-            let (x, y) = (left + BAR_WIDTH, top + height / 2.0);
-            scene.path(Part::Axis, vec![(x, y), (x + 4.0, y)], INK, 1.0);
-            scene.text((x + 8.0, y + 4.0), &figure(self.low), BAR_TEXT);
-        }
-        for tick in self.bar_ticks() {
-            let y = top + height * (1.0 - self.share(tick));
-            let x = left + BAR_WIDTH;
-            scene.path(Part::Axis, vec![(x, y), (x + 4.0, y)], INK, 1.0);
-            scene.text((x + 8.0, y + 4.0), &tick_label(tick), BAR_TEXT);
-        }
-    }
-
-    fn bar_ticks(&self) -> Vec<f64> {
-        if self.high <= self.low {
-            return Vec::new();
-        }
-        if self.is_log {
-            let (low, high) = (
-                self.low.log10().ceil() as i32,
-                self.high.log10().floor() as i32,
-            );
-            return (low..=high).map(|decade| 10_f64.powi(decade)).collect();
-        }
-        let step = step_for((self.high - self.low) / 5.0);
-        let first = (self.low / step).ceil() as i64;
-        let last = (self.high / step).floor() as i64;
-        (first..=last).map(|k| k as f64 * step).collect()
-    }
 }
 
 /// One tier (and one combination of further axes) as a table of cells.

@@ -2,6 +2,7 @@
 //!
 //! **Invariant**: nothing here computes a figure; it places what `series.rs`
 //! holds. Sizes are pixels of the canvas.
+mod colour_scale;
 mod frame;
 mod heatmap;
 mod lines;
