@@ -177,14 +177,18 @@ impl Resolver<'_, '_, '_> {
     /// The name of an operation must be the same for every request of it.
     fn name(&mut self, text: &Text) -> Pieces {
         let pieces = self.text(text);
-        let changes = pieces
-            .pieces()
-            .iter()
-            .any(|piece| !matches!(piece, Piece::Text(_) | Piece::Value(_) | Piece::External(_)));
-        if changes {
+        let is_fixed = |piece: &Piece| match piece {
+            Piece::Text(_) | Piece::Value(_) => true,
+            // Names are written to files, and the environment holds secrets.
+            Piece::External(name) => !name.starts_with("env."),
+            Piece::Capture(_) | Piece::Uuid | Piece::Counter | Piece::Random(..) | Piece::User => {
+                false
+            }
+        };
+        if !pieces.pieces().iter().all(is_fixed) {
             self.reader.problem_with_hint(
                 &text.0.span,
-                "the name of a step cannot change from request to request",
+                "the name of a step cannot change from request to request or hold `${env.}`",
                 "figures are kept by name: use table fields and cell values only",
             );
         }

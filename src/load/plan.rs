@@ -110,8 +110,8 @@ pub struct Tick {
     pub phase: usize,
     /// Whole seconds since the phase began.
     pub second: u64,
-    /// Counts of that second.
+    /// Requests of the phase that ended in that second.
     pub counts: Counts,
-    /// p99 of its successes. **Units**: milliseconds.
+    /// p99 of the successes among them. **Units**: milliseconds.
     pub p99_ms: Option<f64>,
 }

@@ -390,6 +390,8 @@ impl Ready {
                 CaptureSource::Json(path) => document
                     .as_ref()
                     .and_then(|document| path.find(document))
+                    // `"id": null` is no id that a later request could use.
+                    .filter(|value| !value.is_null())
                     .cloned()
                     .ok_or_else(|| {
                         format!(

@@ -96,3 +96,14 @@ pub(super) fn seen_within(server: &TestServer, summary: &WindowSummary) -> u64 {
     let is_inside = |at: &Instant| *at >= summary.started && *at < end;
     server.log().iter().filter(|(at, _)| is_inside(at)).count() as u64
 }
+
+/// Little's law, wide enough for a machine that runs other tests beside this one.
+pub(super) fn assert_adds_up(summary: &WindowSummary) {
+    let gap = (summary.in_flight_recorded - summary.in_flight).abs();
+    assert!(
+        gap <= 0.15 * summary.in_flight + 0.02,
+        "{} journeys under way, {} recorded",
+        summary.in_flight,
+        summary.in_flight_recorded
+    );
+}

@@ -477,12 +477,43 @@ pub(super) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// CPU time the calling thread has used; zero where the kernel does not say.
+/// CPU time the calling thread has used; zero where the kernel says nothing.
 ///
-/// **Source**: proc(5): the first field of schedstat is time on the CPU in ns.
+/// **Source**: proc(5): schedstat's first field is time on the CPU in ns; where
+/// the kernel was built without it, stat has it in ticks of 10 ms.
 fn thread_cpu() -> Duration {
-    fs_err::read_to_string("/proc/thread-self/schedstat")
-        .ok()
-        .and_then(|text| text.split_whitespace().next()?.parse().ok())
-        .map_or(Duration::ZERO, Duration::from_nanos)
+    let read = |name: &str| fs_err::read_to_string(format!("/proc/thread-self/{name}")).ok();
+    let from_schedstat = || {
+        let text = read("schedstat")?;
+        let ns = text.split_whitespace().next()?.parse().ok()?;
+        Some(Duration::from_nanos(ns))
+    };
+    from_schedstat()
+        .or_else(|| cpu_of_stat(&read("stat")?))
+        .unwrap_or_default()
+}
+
+/// User and system time in a stat line; the thread's name in it may hold anything.
+fn cpu_of_stat(stat: &str) -> Option<Duration> {
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let mut fields = after_name.split_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(Duration::from_millis((user + system) * 10))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_of_the_kernels_accounts_are_understood() {
+        let stat = "17002 (load) 0) R 16996 16996 13016 0 -1 4194304 2843 6585 16 2 51 3 2 0 20";
+        assert_eq!(cpu_of_stat(stat), Some(Duration::from_millis(540)));
+        let before = thread_cpu();
+        let begun = Instant::now();
+        while thread_cpu() <= before {
+            assert!(begun.elapsed() < Duration::from_secs(20), "work is noticed");
+        }
+    }
 }

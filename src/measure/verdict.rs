@@ -9,15 +9,12 @@ use std::time::Duration;
 use super::WindowSummary;
 
 /// What the window was meant to be.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pacing {
     /// A closed loop, for throughput.
     Closed,
-    /// An open loop, for latency, asked for this rate of requests.
-    Open {
-        /// What was asked for.
-        requests_per_second: f64,
-    },
+    /// An open loop, for latency.
+    Open,
 }
 
 /// What is thought of the measurement.
@@ -34,7 +31,8 @@ pub enum Judgement {
 /// Why a window is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// Nothing succeeded.
+    /// Nothing succeeded: what was due failed, or nothing was, because every user
+    /// was still waiting for an answer from before.
     NoSuccess,
     /// The generator itself was late or had no CPU left.
     GeneratorSaturated,
@@ -92,8 +90,8 @@ pub struct WindowVerdict {
     pub flags: Vec<Flag>,
 }
 
-/// Shortest window for a throughput. **Source**: shared floor of 20 s, under
-/// which one garbage collection or checkpoint decides the figure.
+/// Shortest window for a throughput. Under 20 s
+/// one garbage collection or checkpoint decides the figure.
 const THROUGHPUT_MIN_LENGTH: Duration = Duration::from_secs(20);
 /// Fewest successes for a throughput: 2,000 give a counting error near 2 %.
 const THROUGHPUT_MIN_SUCCESSES: u64 = 2_000;
@@ -127,7 +125,7 @@ pub fn judge(summary: &WindowSummary, pacing: Pacing) -> WindowVerdict {
     if nothing_succeeded {
         reasons.push(Reason::NoSuccess);
     }
-    let is_open = matches!(pacing, Pacing::Open { .. });
+    let is_open = pacing == Pacing::Open;
     let is_saturated = is_open && is_generator_saturated(summary);
     if is_saturated {
         reasons.push(Reason::GeneratorSaturated);
@@ -155,7 +153,7 @@ pub fn judge(summary: &WindowSummary, pacing: Pacing) -> WindowVerdict {
         Pacing::Closed => {
             summary.length < THROUGHPUT_MIN_LENGTH || counts.successes < THROUGHPUT_MIN_SUCCESSES
         }
-        Pacing::Open { .. } => counts.successes < P99_MIN_SUCCESSES,
+        Pacing::Open => counts.successes < P99_MIN_SUCCESSES,
     };
     if has_too_few {
         flags.push(Flag::TooFew);
@@ -215,9 +213,7 @@ mod tests {
     use super::*;
     use crate::measure::{Figures, LatencyFigures};
 
-    const OPEN: Pacing = Pacing::Open {
-        requests_per_second: 500.0,
-    };
+    const OPEN: Pacing = Pacing::Open;
 
     /// A window with nothing wrong: 30 s, 15,000 requests, 20 % of one core.
     fn healthy() -> WindowSummary {
