@@ -13,14 +13,35 @@ pub(super) async fn clean(
     printer: Printer,
 ) -> Result<Outcome, AppError> {
     let engine = DockerEngine::connect(environment.variable("DOCKER_HOST")).await?;
-    let request = CleanRequest { run_id: arguments.run.clone(), is_dry_run: arguments.dry_run };
-    let report = crate::engine::clean(&engine, &request).await?;
-    let mut table = Table::new(&[("what", Align::Left), ("name", Align::Left), ("run", Align::Left), ("outcome", Align::Left)]);
-    let mut add = |thing: &Leftover, outcome: String| {
-        let run = thing.labels.get("nightsweep.run").cloned().unwrap_or_default();
-        table.row(vec![kind_of(thing.kind).to_owned(), thing.name.clone(), run, outcome]);
+    let request = CleanRequest {
+        run_id: arguments.run.clone(),
+        is_dry_run: arguments.dry_run,
     };
-    let removed = if arguments.dry_run { "would be removed" } else { "removed" };
+    let report = crate::engine::clean(&engine, &request).await?;
+    let mut table = Table::new(&[
+        ("what", Align::Left),
+        ("name", Align::Left),
+        ("run", Align::Left),
+        ("outcome", Align::Left),
+    ]);
+    let mut add = |thing: &Leftover, outcome: String| {
+        let run = thing
+            .labels
+            .get("nightsweep.run")
+            .cloned()
+            .unwrap_or_default();
+        table.row(vec![
+            kind_of(thing.kind).to_owned(),
+            thing.name.clone(),
+            run,
+            outcome,
+        ]);
+    };
+    let removed = if arguments.dry_run {
+        "would be removed"
+    } else {
+        "removed"
+    };
     for thing in &report.removed {
         add(thing, removed.to_owned());
     }
@@ -37,8 +58,10 @@ pub(super) async fn clean(
     printer.data(&table.lines().join("\n"));
     match report.failed.len() {
         0 => Ok(Outcome::Done),
-        n => Err(AppError::environment(anyhow::anyhow!("{n} things could not be removed"))
-            .hint("see why in the table, then run `nightsweep clean` again")),
+        n => Err(
+            AppError::environment(anyhow::anyhow!("{n} things could not be removed"))
+                .hint("see why in the table, then run `nightsweep clean` again"),
+        ),
     }
 }
 

@@ -33,7 +33,12 @@ impl Environment {
         let variables = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
-        Ok(Self { variables, random, clock: Clock::new(Instant::now(), now), now })
+        Ok(Self {
+            variables,
+            random,
+            clock: Clock::new(Instant::now(), now),
+            now,
+        })
     }
 
     /// Environment variables whose names and values are text.
@@ -43,7 +48,10 @@ impl Environment {
 
     /// One variable; an empty one counts as unset.
     pub(super) fn variable(&self, name: &str) -> Option<&str> {
-        self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
+        self.variables
+            .get(name)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
     }
 
     /// Salt of secrets: new for every process.
@@ -70,6 +78,9 @@ impl Environment {
 
     /// How to print; `NO_COLOR` and `CI` are honoured.
     pub(super) fn printer(&self) -> Printer {
-        Printer::new(self.variable("NO_COLOR").is_some(), self.variable("CI").is_some())
+        Printer::new(
+            self.variable("NO_COLOR").is_some(),
+            self.variable("CI").is_some(),
+        )
     }
 }

@@ -50,15 +50,27 @@ impl Outcome {
 
 impl AppError {
     pub(super) fn input(error: impl Into<anyhow::Error>) -> Self {
-        Self { kind: Kind::Input, error: error.into(), hint: None }
+        Self {
+            kind: Kind::Input,
+            error: error.into(),
+            hint: None,
+        }
     }
 
     pub(super) fn environment(error: impl Into<anyhow::Error>) -> Self {
-        Self { kind: Kind::Environment, error: error.into(), hint: None }
+        Self {
+            kind: Kind::Environment,
+            error: error.into(),
+            hint: None,
+        }
     }
 
     pub(super) fn bug(error: impl Into<anyhow::Error>) -> Self {
-        Self { kind: Kind::Bug, error: error.into(), hint: None }
+        Self {
+            kind: Kind::Bug,
+            error: error.into(),
+            hint: None,
+        }
     }
 
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -111,9 +123,9 @@ impl From<ResultsError> for AppError {
     fn from(error: ResultsError) -> Self {
         match error {
             ResultsError::NoRuns { .. } | ResultsError::RunUnknown { .. } => Self::input(error),
-            ResultsError::HeaderDiffers { .. } | ResultsError::ColumnUnknown { .. } | ResultsError::Histogram { .. } => {
-                Self::bug(error)
-            }
+            ResultsError::HeaderDiffers { .. }
+            | ResultsError::ColumnUnknown { .. }
+            | ResultsError::Histogram { .. } => Self::bug(error),
             ResultsError::File { .. } | ResultsError::RunExists { .. } => Self::environment(error),
         }
     }

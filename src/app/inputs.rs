@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use super::error::AppError;
 use super::environment::Environment;
+use super::error::AppError;
 use crate::cli::MatrixArgs;
 use crate::load::Workload;
 use crate::matrix::{self, Cell, Located, Plan, Sweep};
@@ -153,12 +153,18 @@ impl Inputs {
         }
         problems.sort();
         problems.dedup();
-        if problems.is_empty() { Ok(stacks) } else { Err(Problems(problems)) }
+        if problems.is_empty() {
+            Ok(stacks)
+        } else {
+            Err(Problems(problems))
+        }
     }
 
     /// Axes and derived values of a cell as text, by name.
     pub(super) fn variables_of(&self, cell: &Cell) -> IndexMap<String, String> {
-        cell.variables().map(|(name, text)| (name.to_owned(), text)).collect()
+        cell.variables()
+            .map(|(name, text)| (name.to_owned(), text))
+            .collect()
     }
 
     /// What the workload may name for a cell: its values, `--set`, and `env.X`.
@@ -191,7 +197,10 @@ impl Inputs {
 }
 
 fn values(located: &[Located<String>]) -> Vec<String> {
-    located.iter().map(|located| located.value.clone()).collect()
+    located
+        .iter()
+        .map(|located| located.value.clone())
+        .collect()
 }
 
 fn read_matrix(path: &Path) -> Result<String, AppError> {
@@ -212,9 +221,18 @@ fn read_matrix(path: &Path) -> Result<String, AppError> {
 /// The files the matrix names; problems of both kinds together.
 fn read_files(sweep: &Sweep, folder: &Path) -> Result<(ComposeFiles, Workload, PathBuf), Problems> {
     let mut problems = Vec::new();
-    let paths: Vec<PathBuf> = sweep.stack.iter().map(|file| folder.join(&file.value)).collect();
+    let paths: Vec<PathBuf> = sweep
+        .stack
+        .iter()
+        .map(|file| folder.join(&file.value))
+        .collect();
     let missing = |path: &Path| !path.exists();
-    for (file, path) in sweep.stack.iter().zip(&paths).filter(|(_, path)| missing(path)) {
+    for (file, path) in sweep
+        .stack
+        .iter()
+        .zip(&paths)
+        .filter(|(_, path)| missing(path))
+    {
         let message = format!("there is no Compose file `{}`", path.display());
         let hint = "paths are relative to the matrix file".to_owned();
         problems.push(Problem::new(file.location.clone(), message).with_hint(hint));
@@ -225,7 +243,10 @@ fn read_files(sweep: &Sweep, folder: &Path) -> Result<(ComposeFiles, Workload, P
         let hint = "paths are relative to the matrix file".to_owned();
         problems.push(Problem::new(sweep.load.workload.location.clone(), message).with_hint(hint));
     }
-    let compose = if problems.iter().any(|problem| problem.message.contains("Compose")) {
+    let compose = if problems
+        .iter()
+        .any(|problem| problem.message.contains("Compose"))
+    {
         None
     } else {
         let read = ComposeFiles::read(&paths).and_then(|files| match &sweep.overrides {
@@ -237,10 +258,14 @@ fn read_files(sweep: &Sweep, folder: &Path) -> Result<(ComposeFiles, Workload, P
     let workload = if missing(&workload_path) {
         None
     } else {
-        Workload::read(&workload_path).map_err(|more| problems.extend(more.0)).ok()
+        Workload::read(&workload_path)
+            .map_err(|more| problems.extend(more.0))
+            .ok()
     };
     match (compose, workload) {
-        (Some(compose), Some(workload)) if problems.is_empty() => Ok((compose, workload, workload_path)),
+        (Some(compose), Some(workload)) if problems.is_empty() => {
+            Ok((compose, workload, workload_path))
+        }
         _ => Err(Problems(problems)),
     }
 }
@@ -249,18 +274,34 @@ fn read_files(sweep: &Sweep, folder: &Path) -> Result<(ComposeFiles, Workload, P
 fn override_of(tree: &matrix::OverrideNode) -> OverrideNode {
     let value = match &tree.value {
         matrix::OverrideValue::Map(entries) => OverrideValue::Map(
-            entries.iter().map(|(key, place, node)| (key.clone(), place.clone(), override_of(node))).collect(),
+            entries
+                .iter()
+                .map(|(key, place, node)| (key.clone(), place.clone(), override_of(node)))
+                .collect(),
         ),
-        matrix::OverrideValue::List(items) => OverrideValue::List(items.iter().map(override_of).collect()),
+        matrix::OverrideValue::List(items) => {
+            OverrideValue::List(items.iter().map(override_of).collect())
+        }
         matrix::OverrideValue::Scalar(scalar) => OverrideValue::Scalar(scalar.clone()),
     };
-    OverrideNode { location: tree.location.clone(), value }
+    OverrideNode {
+        location: tree.location.clone(),
+        value,
+    }
 }
 
-fn check_settings(sweep: &Sweep, settings: &IndexMap<String, String>, path: &Path, problems: &mut Vec<Problem>) {
+fn check_settings(
+    sweep: &Sweep,
+    settings: &IndexMap<String, String>,
+    path: &Path,
+    problems: &mut Vec<Problem>,
+) {
     for name in settings.keys().filter(|name| sweep.names().contains(name)) {
         let message = format!("`--set {name}=...` names an axis or derived value of the matrix");
-        problems.push(Problem::new(Location::start_of(path), message).with_hint("the matrix decides its value"));
+        problems.push(
+            Problem::new(Location::start_of(path), message)
+                .with_hint("the matrix decides its value"),
+        );
     }
 }
 
@@ -270,7 +311,10 @@ fn check_services(sweep: &Sweep, compose: &ComposeFiles, problems: &mut Vec<Prob
     let mut unknown = |what: &str, name: &str, location: &Location| {
         if !names.iter().any(|known| known == name) {
             let near = nearest(name, names.iter().map(String::as_str));
-            let hint = near.map_or_else(|| format!("services: {}", known()), |near| format!("did you mean `{near}`?"));
+            let hint = near.map_or_else(
+                || format!("services: {}", known()),
+                |near| format!("did you mean `{near}`?"),
+            );
             let message = format!("{what} `{name}` is not a service of the Compose files");
             problems.push(Problem::new(location.clone(), message).with_hint(hint));
         }
@@ -303,13 +347,22 @@ fn check_workload_names(
             Some(near) => format!("did you mean `${{{near}}}`?"),
             None => format!("axes and derived values are {}", sweep.names().join(", ")),
         };
-        let message = format!("`${{{}}}` is no axis, derived value, capture or table field", used.name);
+        let message = format!(
+            "`${{{}}}` is no axis, derived value, capture or table field",
+            used.name
+        );
         problems.push(Problem::new(used.location.clone(), message).with_hint(hint));
     }
     for used in workload.environment() {
         if !environment.variables().contains_key(&used.name) {
-            let message = format!("`${{env.{0}}}`: the environment variable {0} is not set", used.name);
-            let hint = format!("set it before the command: `{}=... nightsweep ...`", used.name);
+            let message = format!(
+                "`${{env.{0}}}`: the environment variable {0} is not set",
+                used.name
+            );
+            let hint = format!(
+                "set it before the command: `{}=... nightsweep ...`",
+                used.name
+            );
             problems.push(Problem::new(used.location.clone(), message).with_hint(hint));
         }
     }
@@ -320,7 +373,11 @@ fn roots_of(sweep: &Sweep, compose: &ComposeFiles) -> Vec<String> {
     let names = compose.service_names();
     let mut roots = vec![sweep.subject.value.clone()];
     let target = &sweep.load.target.value.host;
-    let wanted = sweep.services.iter().map(|service| &service.value).chain([target]);
+    let wanted = sweep
+        .services
+        .iter()
+        .map(|service| &service.value)
+        .chain([target]);
     for name in wanted {
         if names.contains(name) && !roots.contains(name) {
             roots.push(name.clone());

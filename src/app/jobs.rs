@@ -34,7 +34,10 @@ pub(super) async fn sweep_plan(
     host_cpus: u32,
     choices: Choices,
 ) -> Result<SweepPlan, AppError> {
-    let too_large: Vec<Option<Reason>> = stacks.iter().map(|stack| too_large(stack, host_cpus)).collect();
+    let too_large: Vec<Option<Reason>> = stacks
+        .iter()
+        .map(|stack| too_large(stack, host_cpus))
+        .collect();
     if !choices.skip_too_large {
         refuse_too_large(inputs, &too_large, host_cpus)?;
     }
@@ -46,7 +49,10 @@ pub(super) async fn sweep_plan(
         .map(|trial| {
             let cell = &inputs.plan.cells[trial.cell];
             let own = |values: Vec<(&str, &crate::scalar::Scalar)>| -> IndexMap<_, _> {
-                values.into_iter().map(|(name, value)| (name.to_owned(), value.clone())).collect()
+                values
+                    .into_iter()
+                    .map(|(name, value)| (name.to_owned(), value.clone()))
+                    .collect()
             };
             Job {
                 trial: trial.index,
@@ -57,7 +63,12 @@ pub(super) async fn sweep_plan(
                 derived: own(cell.derived().collect()),
                 variables: inputs.workload_variables(cell),
                 stack: Arc::clone(&stacks[trial.cell]),
-                phases: inputs.plan.phases(cell).into_iter().map(job_phase).collect(),
+                phases: inputs
+                    .plan
+                    .phases(cell)
+                    .into_iter()
+                    .map(job_phase)
+                    .collect(),
                 skip: too_large[trial.cell].clone(),
             }
         })
@@ -71,7 +82,10 @@ pub(super) async fn sweep_plan(
         target: target(inputs).await?,
         workload: Arc::clone(&inputs.workload),
         settings: Settings {
-            ready: sweep.load.ready.as_ref().map(|ready| ReadySpec { path: ready.path.clone(), status: ready.status }),
+            ready: sweep.load.ready.as_ref().map(|ready| ReadySpec {
+                path: ready.path.clone(),
+                status: ready.status,
+            }),
             ready_timeout: trials.ready_timeout,
             request_timeout: sweep.load.timeout,
             drain: sweep.load.drain,
@@ -79,8 +93,10 @@ pub(super) async fn sweep_plan(
             seed: trials.seed,
             max_consecutive_failures: trials.max_consecutive_failures.unwrap_or(0),
             fail_fast: choices.fail_fast,
-            slo: (sweep.slo.p99_ms.is_some() || sweep.slo.error_rate.is_some())
-                .then_some(Slo { p99_ms: sweep.slo.p99_ms, error_rate: sweep.slo.error_rate }),
+            slo: (sweep.slo.p99_ms.is_some() || sweep.slo.error_rate.is_some()).then_some(Slo {
+                p99_ms: sweep.slo.p99_ms,
+                error_rate: sweep.slo.error_rate,
+            }),
             assumed_dead_time: ASSUMED_DEAD_TIME,
         },
     })
@@ -101,9 +117,13 @@ fn job_phase(phase: CellPhase) -> JobPhase {
             duration: phase.duration,
             model: match phase.model {
                 CellLoad::Closed { users } => LoadModel::Closed { users },
-                CellLoad::Open { requests_per_second, max_in_flight } => {
-                    LoadModel::Open { requests_per_second, max_in_flight }
-                }
+                CellLoad::Open {
+                    requests_per_second,
+                    max_in_flight,
+                } => LoadModel::Open {
+                    requests_per_second,
+                    max_in_flight,
+                },
             },
         },
     }
@@ -116,11 +136,16 @@ fn too_large(stack: &Stack, host_cpus: u32) -> Option<Reason> {
         .iter()
         .filter_map(|(name, service)| service.cpus.map(|cpus| (name, cpus)))
         .find(|(_, cpus)| *cpus > f64::from(host_cpus))?;
-    let words = format!("service `{name}` asks for {cpus} CPUs and the engine's host has {host_cpus}");
+    let words =
+        format!("service `{name}` asks for {cpus} CPUs and the engine's host has {host_cpus}");
     Some(Reason::new("cpus_exceed_host", words))
 }
 
-fn refuse_too_large(inputs: &Inputs, too_large: &[Option<Reason>], host_cpus: u32) -> Result<(), AppError> {
+fn refuse_too_large(
+    inputs: &Inputs,
+    too_large: &[Option<Reason>],
+    host_cpus: u32,
+) -> Result<(), AppError> {
     let mut tiers: IndexMap<String, String> = IndexMap::new();
     for (cell, reason) in too_large.iter().enumerate() {
         if let Some(reason) = reason {
@@ -132,12 +157,17 @@ fn refuse_too_large(inputs: &Inputs, too_large: &[Option<Reason>], host_cpus: u3
         return Ok(());
     }
     let n_cells = too_large.iter().flatten().count();
-    let lines: Vec<String> = tiers.iter().map(|(tier, words)| format!("\n  {tier}: {words}")).collect();
+    let lines: Vec<String> = tiers
+        .iter()
+        .map(|(tier, words)| format!("\n  {tier}: {words}"))
+        .collect();
     let fits = inputs.plan.cells.len() - n_cells;
     let hint = if fits == 0 {
         "run it on a larger host, or lower the CPU limits in the matrix".to_owned()
     } else {
-        format!("`--skip-too-large` runs the {fits} cells that fit and gives the others `skipped` rows")
+        format!(
+            "`--skip-too-large` runs the {fits} cells that fit and gives the others `skipped` rows"
+        )
     };
     let error = anyhow::anyhow!(
         "{n_cells} of {} cells need more CPUs than this host's {host_cpus}; nothing was started{}",
@@ -168,7 +198,11 @@ pub(super) async fn resolve(host: &str, port: u16) -> Result<SocketAddr, AppErro
     let found = tokio::net::lookup_host((host, port)).await;
     let no_address = || anyhow::anyhow!("find the address of `{host}`");
     match found {
-        Ok(mut addresses) => addresses.next().ok_or_else(|| AppError::environment(no_address())),
-        Err(error) => Err(AppError::environment(anyhow::Error::new(error).context(no_address()))),
+        Ok(mut addresses) => addresses
+            .next()
+            .ok_or_else(|| AppError::environment(no_address())),
+        Err(error) => Err(AppError::environment(
+            anyhow::Error::new(error).context(no_address()),
+        )),
     }
 }

@@ -12,7 +12,9 @@ use super::error::{AppError, Outcome};
 use super::interrupt::Interrupts;
 use super::jobs::{default_load_threads, resolve};
 use crate::cli::LoadArgs;
-use crate::load::{LoadModel, LoadPlan, LoadSignal, PhasePlan, RunningLoad, Target, Tick, Workload, once};
+use crate::load::{
+    LoadModel, LoadPlan, LoadSignal, PhasePlan, RunningLoad, Target, Tick, Workload, once,
+};
 use crate::matrix::TargetUrl;
 use crate::measure::{Figures, Judgement, LatencyFigures, Pacing, WindowSummary, judge};
 use crate::report::{Align, Printer, Table, exchange_text, latency_ms, rate};
@@ -32,7 +34,11 @@ pub(super) async fn load(
 ) -> Result<Outcome, AppError> {
     let (workload, url) = what_and_where(arguments)?;
     let address = resolve(&url.host, url.port).await?;
-    let target = Target { address, host: format!("{}:{}", url.host, url.port), base_path: url.base_path };
+    let target = Target {
+        address,
+        host: format!("{}:{}", url.host, url.port),
+        base_path: url.base_path,
+    };
     let mut secrets = Secrets::new(environment.salt());
     let variables = variables(arguments, &workload, environment, &mut secrets);
     if arguments.once {
@@ -41,9 +47,19 @@ pub(super) async fn load(
     let model = model(arguments);
     let mut phases = Vec::new();
     if !arguments.warm_up.is_zero() {
-        phases.push(PhasePlan { name: "warm-up".to_owned(), window: false, model, duration: arguments.warm_up });
+        phases.push(PhasePlan {
+            name: "warm-up".to_owned(),
+            window: false,
+            model,
+            duration: arguments.warm_up,
+        });
     }
-    phases.push(PhasePlan { name: "window".to_owned(), window: true, model, duration: arguments.duration });
+    phases.push(PhasePlan {
+        name: "window".to_owned(),
+        window: true,
+        model,
+        duration: arguments.duration,
+    });
     let window = phases.len() - 1;
     let plan = LoadPlan {
         target,
@@ -77,19 +93,26 @@ pub(super) async fn load(
     }
     printer.clear_progress();
     load.stop().await.map_err(AppError::environment)?;
-    let summary = measured.ok_or_else(|| AppError::bug(anyhow::anyhow!("the load ended without its window")))?;
+    let summary = measured
+        .ok_or_else(|| AppError::bug(anyhow::anyhow!("the load ended without its window")))?;
     let report = report(&summary, model);
     if arguments.json {
         printer.data(&report.to_string());
     } else {
         printer.data(&table(&summary, &report));
     }
-    Ok(if report["verdict"] == "failed" { Outcome::SomeFailed } else { Outcome::Done })
+    Ok(if report["verdict"] == "failed" {
+        Outcome::SomeFailed
+    } else {
+        Outcome::Done
+    })
 }
 
 /// The workload and the base of its paths, from a file and `--target`, or from one URL.
 fn what_and_where(arguments: &LoadArgs) -> Result<(Workload, TargetUrl), AppError> {
-    let parse = |text: &str| TargetUrl::parse(text).map_err(|why| AppError::input(anyhow::anyhow!("`{text}`: {why}")));
+    let parse = |text: &str| {
+        TargetUrl::parse(text).map_err(|why| AppError::input(anyhow::anyhow!("`{text}`: {why}")))
+    };
     if arguments.workload.contains("://") {
         let (base, path) = split_url(&arguments.workload);
         let base = arguments.target.as_deref().unwrap_or(base);
@@ -97,8 +120,9 @@ fn what_and_where(arguments: &LoadArgs) -> Result<(Workload, TargetUrl), AppErro
     }
     let workload = Workload::read(Path::new(&arguments.workload))?;
     let target = arguments.target.as_ref().ok_or_else(|| {
-        AppError::input(anyhow::anyhow!("a workload file needs --target"))
-            .hint("such as --target http://localhost:8080; `nightsweep up --cell ID` prints an address")
+        AppError::input(anyhow::anyhow!("a workload file needs --target")).hint(
+            "such as --target http://localhost:8080; `nightsweep up --cell ID` prints an address",
+        )
     })?;
     Ok((workload, parse(target)?))
 }
@@ -130,8 +154,13 @@ fn variables(
 
 fn model(arguments: &LoadArgs) -> LoadModel {
     match arguments.open {
-        Some(requests_per_second) => LoadModel::Open { requests_per_second, max_in_flight: arguments.max_in_flight },
-        None => LoadModel::Closed { users: arguments.closed.unwrap_or(DEFAULT_USERS) },
+        Some(requests_per_second) => LoadModel::Open {
+            requests_per_second,
+            max_in_flight: arguments.max_in_flight,
+        },
+        None => LoadModel::Closed {
+            users: arguments.closed.unwrap_or(DEFAULT_USERS),
+        },
     }
 }
 
@@ -143,16 +172,25 @@ async fn send_once(
     secrets: &Secrets,
     printer: Printer,
 ) -> Result<Outcome, AppError> {
-    let exchanges = once(target, workload, variables, arguments.timeout).await.map_err(AppError::input)?;
+    let exchanges = once(target, workload, variables, arguments.timeout)
+        .await
+        .map_err(AppError::input)?;
     let mut is_success = true;
     for (index, exchange) in exchanges.iter().enumerate() {
         is_success &= exchange.why.is_none();
-        let text = exchange_text(index + 1, workload.requests_per_journey(), exchange, arguments.verbose);
+        let text = exchange_text(
+            index + 1,
+            workload.requests_per_journey(),
+            exchange,
+            arguments.verbose,
+        );
         printer.data(&secrets.redact(&text));
     }
     let left = workload.requests_per_journey() - exchanges.len();
     if left > 0 {
-        printer.note(&format!("{left} steps were not attempted: the journey ended at its first failure"));
+        printer.note(&format!(
+            "{left} steps were not attempted: the journey ended at its first failure"
+        ));
     }
     if is_success {
         return Ok(Outcome::Done);
@@ -178,12 +216,15 @@ fn tick_line(tick: &Tick, arguments: &LoadArgs) -> String {
 fn report(summary: &WindowSummary, model: LoadModel) -> Value {
     let pacing = match model {
         LoadModel::Closed { .. } => Pacing::Closed,
-        LoadModel::Open { requests_per_second, .. } => Pacing::Open { requests_per_second },
+        LoadModel::Open { .. } => Pacing::Open,
     };
     let verdict = judge(summary, pacing);
     let mut report = figures(&summary.total);
-    let operations: IndexMap<&String, Value> =
-        summary.operations.iter().map(|(name, own)| (name, figures(own))).collect();
+    let operations: IndexMap<&String, Value> = summary
+        .operations
+        .iter()
+        .map(|(name, own)| (name, figures(own)))
+        .collect();
     let more = json!({
         "duration_s": summary.length.as_secs_f64(),
         "arrivals": summary.arrivals,
@@ -238,19 +279,40 @@ fn table(summary: &WindowSummary, report: &Value) -> String {
         ("max ms", Align::Right),
     ]);
     let all = ("all".to_owned(), summary.total.clone());
-    let own = summary.operations.iter().filter(|_| summary.operations.len() > 1);
+    let own = summary
+        .operations
+        .iter()
+        .filter(|_| summary.operations.len() > 1);
     for (name, figures) in own.chain([&all]) {
         let counts = &figures.counts;
         let failed = counts.due - counts.successes;
-        let mut row = vec![name.clone(), counts.successes.to_string(), failed.to_string()];
-        let LatencyFigures { mean, p50, p99, max, .. } = figures.latency_ms;
-        row.extend([mean, p50, p99, max].map(|value| value.map_or_else(|| "–".to_owned(), latency_ms)));
+        let mut row = vec![
+            name.clone(),
+            counts.successes.to_string(),
+            failed.to_string(),
+        ];
+        let LatencyFigures {
+            mean,
+            p50,
+            p99,
+            max,
+            ..
+        } = figures.latency_ms;
+        row.extend(
+            [mean, p50, p99, max].map(|value| value.map_or_else(|| "–".to_owned(), latency_ms)),
+        );
         table.row(row);
     }
     let mut lines = table.lines();
     let words = |key: &str| {
-        let list = report[key].as_array().map(Vec::as_slice).unwrap_or_default();
-        list.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ")
+        let list = report[key]
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        list.iter()
+            .filter_map(Value::as_str)
+            .collect::<Vec<_>>()
+            .join(", ")
     };
     lines.push(String::new());
     lines.push(format!(
@@ -259,11 +321,20 @@ fn table(summary: &WindowSummary, report: &Value) -> String {
         format_duration(summary.length),
         summary.generator_cpu.as_secs_f64() / summary.length.as_secs_f64().max(f64::MIN_POSITIVE)
     ));
-    lines.push(format!("verdict {} {} {}", report["verdict"].as_str().unwrap_or_default(), words("reasons"), words("flags")));
+    lines.push(format!(
+        "verdict {} {} {}",
+        report["verdict"].as_str().unwrap_or_default(),
+        words("reasons"),
+        words("flags")
+    ));
     for failure in summary.failures.iter().rev().take(3) {
         lines.push(format!("failed: {failure}"));
     }
-    lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n")
+    lines
+        .iter()
+        .map(|line| line.trim_end())
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 #[cfg(test)]

@@ -82,10 +82,18 @@ pub(super) fn manifest(
 
 fn target(target: &TargetSpec) -> Value {
     match target {
-        TargetSpec::Service { service, port, base_path } => {
+        TargetSpec::Service {
+            service,
+            port,
+            base_path,
+        } => {
             json!({ "service": service, "port": port, "base_path": base_path })
         }
-        TargetSpec::Remote { address, host, base_path } => {
+        TargetSpec::Remote {
+            address,
+            host,
+            base_path,
+        } => {
             json!({ "address": address.to_string(), "host": host, "base_path": base_path })
         }
     }
@@ -93,7 +101,11 @@ fn target(target: &TargetSpec) -> Value {
 
 /// The host the generator runs on, as its kernel tells.
 fn host() -> Value {
-    let line = |path: &str| fs_err::read_to_string(path).ok().map(|text| text.trim().to_owned());
+    let line = |path: &str| {
+        fs_err::read_to_string(path)
+            .ok()
+            .map(|text| text.trim().to_owned())
+    };
     let cpu_model = line("/proc/cpuinfo").and_then(|text| {
         let model = text.lines().find(|line| line.starts_with("model name"))?;
         Some(model.split_once(':')?.1.trim().to_owned())

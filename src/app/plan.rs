@@ -44,12 +44,20 @@ pub(super) fn plan(
     }
     let stack = inputs.resolve(0)?;
     let started: Vec<String> = stack.services.keys().cloned().collect();
-    printer.data(&plan_text(&inputs.plan, &inputs.sweep, &started, &stack.not_started));
+    printer.data(&plan_text(
+        &inputs.plan,
+        &inputs.sweep,
+        &started,
+        &stack.not_started,
+    ));
     Ok(Outcome::Done)
 }
 
 /// Each line once, in the order of its first appearance.
 pub(super) fn deduplicated(lines: Vec<String>) -> Vec<String> {
     let mut seen = std::collections::HashSet::new();
-    lines.into_iter().filter(|line| seen.insert(line.clone())).collect()
+    lines
+        .into_iter()
+        .filter(|line| seen.insert(line.clone()))
+        .collect()
 }

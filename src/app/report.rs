@@ -6,7 +6,9 @@ use super::error::{AppError, Outcome};
 use crate::chart::{ChartError, ChartInfo, draw_all};
 use crate::cli::ReportArgs;
 use crate::report::{Printer, best_tables};
-use crate::results::{Parity, RunFolder, RunsFolder, TrialRow, best_measured, read_trials, write_parity};
+use crate::results::{
+    Parity, RunFolder, RunsFolder, TrialRow, best_measured, read_trials, write_parity,
+};
 
 /// Finds the run and draws it.
 pub(super) fn report(arguments: &ReportArgs, printer: Printer) -> Result<Outcome, AppError> {
@@ -26,9 +28,17 @@ pub(super) fn draw(folder: &RunFolder, printer: Printer, with_data: bool) -> Res
     let about = About::of(folder, &read.rows);
     let best = best_measured(&read.rows, about.tier.as_deref());
     if with_data {
-        printer.data(&best_tables(&best, &read.rows, about.tier.as_deref().unwrap_or("tier")));
+        printer.data(&best_tables(
+            &best,
+            &read.rows,
+            about.tier.as_deref().unwrap_or("tier"),
+        ));
     }
-    let info = ChartInfo { title: about.title, tier: about.tier.clone(), axis_titles: about.axis_titles };
+    let info = ChartInfo {
+        title: about.title,
+        tier: about.tier.clone(),
+        axis_titles: about.axis_titles,
+    };
     match draw_all(&read.rows, &info, folder.charts()) {
         Ok(_) => printer.note(&format!("charts  {}", folder.charts().display())),
         // A run whose trials were all skipped has nothing to draw; its rows say why.
@@ -37,7 +47,9 @@ pub(super) fn draw(folder: &RunFolder, printer: Printer, with_data: bool) -> Res
     }
     if let Some(tier) = &about.tier {
         if let Parity::Skipped(why) = write_parity(&read.rows, tier, folder.charts())? {
-            printer.note(&format!("no tables in the layout of the reference study: {why}"));
+            printer.note(&format!(
+                "no tables in the layout of the reference study: {why}"
+            ));
         }
     }
     printer.note(&format!("rows    {}", folder.trials_csv().display()));
@@ -58,13 +70,26 @@ impl About {
             .and_then(|text| serde_json::from_str(&text).ok())
             .unwrap_or(Value::Null);
         let text = |key: &str| manifest.get(key).and_then(Value::as_str).map(str::to_owned);
-        let axes: Vec<&String> = rows.first().map(|row| row.axes.keys().collect()).unwrap_or_default();
+        let axes: Vec<&String> = rows
+            .first()
+            .map(|row| row.axes.keys().collect())
+            .unwrap_or_default();
         // Without a manifest an axis that is called so is the tier.
-        let tier = text("tier").or_else(|| axes.iter().find(|name| name.contains("cpu")).map(|name| (*name).clone()));
+        let tier = text("tier").or_else(|| {
+            axes.iter()
+                .find(|name| name.contains("cpu"))
+                .map(|name| (*name).clone())
+        });
         let mut axis_titles = indexmap::IndexMap::new();
         if let Some(tier) = tier.as_ref().filter(|tier| tier.contains("cpu")) {
             axis_titles.insert(tier.clone(), "CPU limit [cores]".to_owned());
         }
-        Self { title: text("title").or_else(|| text("name")).unwrap_or_else(|| folder.id().to_owned()), tier, axis_titles }
+        Self {
+            title: text("title")
+                .or_else(|| text("name"))
+                .unwrap_or_else(|| folder.id().to_owned()),
+            tier,
+            axis_titles,
+        }
     }
 }

@@ -18,7 +18,9 @@ use crate::cli::RunArgs;
 use crate::engine::{DockerEngine, Engine, ImageFacts, Owner, ensure_images};
 use crate::event::{Event, EventKind};
 use crate::report::{ConsoleReporter, JsonReporter, PlainReporter, Printer, Reporter};
-use crate::results::{OperationsCsv, RunFolder, RunsFolder, TrialColumns, TrialsCsv, run_id, write_manifest};
+use crate::results::{
+    OperationsCsv, RunFolder, RunsFolder, TrialColumns, TrialsCsv, run_id, write_manifest,
+};
 use crate::secret::Secrets;
 use crate::stack::Stack;
 use crate::sweep::{Sinks, SweepPlan, SweepSummary, run as run_sweep};
@@ -34,8 +36,15 @@ pub(super) async fn run(
     let engine = Arc::new(DockerEngine::connect(environment.variable("DOCKER_HOST")).await?);
     let facts = engine.describe().await?;
     let owner = Owner::current().map_err(AppError::environment)?;
-    let id = run_id(&inputs.sweep.name, environment.now(), environment.random_id());
-    let choices = Choices { fail_fast: arguments.fail_fast, skip_too_large: arguments.skip_too_large };
+    let id = run_id(
+        &inputs.sweep.name,
+        environment.now(),
+        environment.random_id(),
+    );
+    let choices = Choices {
+        fail_fast: arguments.fail_fast,
+        skip_too_large: arguments.skip_too_large,
+    };
     let plan = sweep_plan(&inputs, &stacks, id, facts.cpus, choices).await?;
     let images = ensure_images_of(&*engine, &plan, printer).await?;
 
@@ -52,10 +61,17 @@ pub(super) async fn run(
     let manifest_path = folder.manifest();
     let mut manifest_error = None;
     let mut emit = |event: Event| {
-        if let EventKind::VersionsSeen { versions, idle_connect_ms } = &event.kind {
+        if let EventKind::VersionsSeen {
+            versions,
+            idle_connect_ms,
+        } = &event.kind
+        {
             record["versions"] = serde_json::to_value(versions).unwrap_or(Value::Null);
-            record["idle_connect_ms"] = serde_json::to_value(idle_connect_ms).unwrap_or(Value::Null);
-            manifest_error = write_manifest(&manifest_path, &record, &secrets).err().or(manifest_error.take());
+            record["idle_connect_ms"] =
+                serde_json::to_value(idle_connect_ms).unwrap_or(Value::Null);
+            manifest_error = write_manifest(&manifest_path, &record, &secrets)
+                .err()
+                .or(manifest_error.take());
         }
         reporter.event(&event);
     };
@@ -63,7 +79,15 @@ pub(super) async fn run(
     let summary = {
         let asked = interrupts.asked();
         let clock = environment.clock();
-        let sweep = run_sweep(&engine, &plan, (&facts, &owner), &mut sinks, clock, asked, &mut emit);
+        let sweep = run_sweep(
+            &engine,
+            &plan,
+            (&facts, &owner),
+            &mut sinks,
+            clock,
+            asked,
+            &mut emit,
+        );
         until_done(sweep, &mut interrupts, &plan, printer).await?
     };
     let Some(summary) = summary else {
@@ -121,8 +145,15 @@ async fn ensure_images_of<E: Engine>(
     printer: Printer,
 ) -> Result<IndexMap<String, ImageFacts>, AppError> {
     let jobs = plan.jobs.iter().filter(|job| job.skip.is_none());
-    let images: Vec<String> =
-        deduplicated(jobs.flat_map(|job| job.stack.services.values().map(|service| service.image.clone())).collect());
+    let images: Vec<String> = deduplicated(
+        jobs.flat_map(|job| {
+            job.stack
+                .services
+                .values()
+                .map(|service| service.image.clone())
+        })
+        .collect(),
+    );
     for image in &images {
         if engine.find_image(image).await?.is_none() {
             printer.note(&format!("fetching image {image}"));
@@ -131,11 +162,28 @@ async fn ensure_images_of<E: Engine>(
     Ok(ensure_images(engine, images.iter().map(String::as_str)).await?)
 }
 
-fn open_sinks(inputs: &Inputs, stacks: &[Arc<Stack>], folder: RunFolder) -> Result<Sinks, AppError> {
-    let services = stacks.iter().flat_map(|stack| stack.services.keys().cloned()).collect();
+fn open_sinks(
+    inputs: &Inputs,
+    stacks: &[Arc<Stack>],
+    folder: RunFolder,
+) -> Result<Sinks, AppError> {
+    let services = stacks
+        .iter()
+        .flat_map(|stack| stack.services.keys().cloned())
+        .collect();
     let columns = TrialColumns {
-        axes: inputs.sweep.axes.iter().map(|axis| axis.name.clone()).collect(),
-        variables: inputs.sweep.derived.iter().map(|derived| derived.name.clone()).collect(),
+        axes: inputs
+            .sweep
+            .axes
+            .iter()
+            .map(|axis| axis.name.clone())
+            .collect(),
+        variables: inputs
+            .sweep
+            .derived
+            .iter()
+            .map(|derived| derived.name.clone())
+            .collect(),
         services: deduplicated(services),
     };
     Ok(Sinks {
@@ -170,12 +218,21 @@ fn reporter_of(is_json: bool, printer: Printer) -> Box<dyn Reporter> {
     }
 }
 
-fn warn(inputs: &Inputs, stacks: &[Arc<Stack>], environment: &Environment, reporter: &mut dyn Reporter) {
+fn warn(
+    inputs: &Inputs,
+    stacks: &[Arc<Stack>],
+    environment: &Environment,
+    reporter: &mut dyn Reporter,
+) {
     let mut warnings: Vec<String> = inputs.plan.warnings.clone();
     warnings.extend(stacks.iter().flat_map(|stack| stack.warnings.clone()));
     let clock = environment.clock();
     for text in deduplicated(warnings) {
         let text = inputs.secrets.redact(&text);
-        reporter.event(&Event { at: clock.now_text(), elapsed: clock.elapsed(), kind: EventKind::Warned { text } });
+        reporter.event(&Event {
+            at: clock.now_text(),
+            elapsed: clock.elapsed(),
+            kind: EventKind::Warned { text },
+        });
     }
 }

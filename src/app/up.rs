@@ -9,8 +9,8 @@ use super::interrupt::Interrupts;
 use super::jobs::{Choices, sweep_plan};
 use crate::cli::UpArgs;
 use crate::engine::{
-    DockerEngine, Engine, LABEL_RUN, Launch, LaunchTarget, Launched, Lease, Owner, ReadyProbe, TrialTag, ensure_images,
-    launch, remove_run, watch_exits,
+    DockerEngine, Engine, LABEL_RUN, Launch, LaunchTarget, Launched, Lease, Owner, ReadyProbe,
+    TrialTag, ensure_images, launch, remove_run, watch_exits,
 };
 use crate::matrix::Plan;
 use crate::problem::nearest;
@@ -27,20 +27,35 @@ pub(super) async fn up(
     printer: Printer,
 ) -> Result<Outcome, AppError> {
     let mut inputs = Inputs::read(&arguments.matrix, None, environment)?;
-    let cell = inputs.plan.cell_index(&arguments.cell).ok_or_else(|| unknown_cell(&inputs.plan, &arguments.cell))?;
+    let cell = inputs
+        .plan
+        .cell_index(&arguments.cell)
+        .ok_or_else(|| unknown_cell(&inputs.plan, &arguments.cell))?;
     inputs.plan.keep_cell(cell);
     let stacks = inputs.resolve_all()?;
     let engine = Arc::new(DockerEngine::connect(environment.variable("DOCKER_HOST")).await?);
     let facts = engine.describe().await?;
-    let id = format!("{UP_PREFIX}{:04x}{:04x}", environment.now().as_second() & 0xffff, environment.random_id());
+    let id = format!(
+        "{UP_PREFIX}{:04x}{:04x}",
+        environment.now().as_second() & 0xffff,
+        environment.random_id()
+    );
     let plan = sweep_plan(&inputs, &stacks, id.clone(), facts.cpus, Choices::default()).await?;
     let stack = &stacks[0];
-    let images = stack.services.values().map(|service| service.image.as_str());
+    let images = stack
+        .services
+        .values()
+        .map(|service| service.image.as_str());
     ensure_images(&*engine, images).await?;
 
     let mut interrupts = Interrupts::listen()?;
     let owner = Owner::current().map_err(AppError::environment)?;
-    let tag = TrialTag { run_id: id, trial: "1".to_owned(), cell_id: arguments.cell.clone(), owner };
+    let tag = TrialTag {
+        run_id: id,
+        trial: "1".to_owned(),
+        cell_id: arguments.cell.clone(),
+        owner,
+    };
     let lease = Lease::take(Arc::clone(&engine), tag);
     let (target, ready) = target_of(&plan);
     let request = Launch {
@@ -94,8 +109,12 @@ pub(super) async fn up(
 pub(super) async fn down(environment: &Environment, printer: Printer) -> Result<Outcome, AppError> {
     let engine = DockerEngine::connect(environment.variable("DOCKER_HOST")).await?;
     let found = engine.list_ours(&[LABEL_RUN.to_owned()]).await?;
-    let mut runs: Vec<String> =
-        found.iter().filter_map(|thing| thing.labels.get(LABEL_RUN)).filter(|run| run.starts_with(UP_PREFIX)).cloned().collect();
+    let mut runs: Vec<String> = found
+        .iter()
+        .filter_map(|thing| thing.labels.get(LABEL_RUN))
+        .filter(|run| run.starts_with(UP_PREFIX))
+        .cloned()
+        .collect();
     runs.sort();
     runs.dedup();
     if runs.is_empty() {
@@ -105,8 +124,10 @@ pub(super) async fn down(environment: &Environment, printer: Printer) -> Result<
     for run in runs {
         let report = remove_run(&engine, &run).await;
         if !report.is_complete() {
-            return Err(AppError::environment(anyhow::anyhow!("{run} could not be removed whole"))
-                .hint(format!("`nightsweep clean --run {run}` says what is left")));
+            return Err(
+                AppError::environment(anyhow::anyhow!("{run} could not be removed whole"))
+                    .hint(format!("`nightsweep clean --run {run}` says what is left")),
+            );
         }
         printer.note(&format!("took down {run}: {} things", report.removed.len()));
     }
@@ -116,7 +137,9 @@ pub(super) async fn down(environment: &Environment, printer: Printer) -> Result<
 async fn release(lease: Lease<DockerEngine>, printer: Printer) {
     let run = lease.tag().run_id.clone();
     if !lease.release().await.is_complete() {
-        printer.note(&format!("warning: something is left; `nightsweep clean --run {run}` removes it"));
+        printer.note(&format!(
+            "warning: something is left; `nightsweep clean --run {run}` removes it"
+        ));
     }
 }
 
@@ -129,14 +152,23 @@ fn target_of(plan: &SweepPlan) -> (Option<LaunchTarget>, Option<ReadyProbe>) {
         status: ready.status,
         host: format!("{service}:{port}"),
     });
-    (Some(LaunchTarget { service: service.clone(), port: *port }), ready)
+    (
+        Some(LaunchTarget {
+            service: service.clone(),
+            port: *port,
+        }),
+        ready,
+    )
 }
 
 fn describe(launched: &Launched, printer: Printer) {
     if let Some(target) = launched.target {
         printer.data(&format!("http://{target}"));
     }
-    printer.note(&format!("ready after {:.1} s", launched.ready_after.as_secs_f64()));
+    printer.note(&format!(
+        "ready after {:.1} s",
+        launched.ready_after.as_secs_f64()
+    ));
     for (service, id) in &launched.containers {
         let short: String = id.0.chars().take(12).collect();
         printer.note(&format!("  {service}  {short}"));

@@ -25,11 +25,19 @@ pub fn best_tables(best: &BestMeasured, rows: &[TrialRow], tier: &str) -> String
 }
 
 fn tier_table(best: &TierBest, rows: &[TrialRow], tier: &str) -> String {
-    let level = best.tier.as_ref().map_or_else(|| "all cells".to_owned(), |level| format!("{tier} = {level}"));
+    let level = best.tier.as_ref().map_or_else(
+        || "all cells".to_owned(),
+        |level| format!("{tier} = {level}"),
+    );
     let n_cells = best.by_throughput.len() + best.unmeasured.len();
-    let mut text = format!("{level}: best measured of {n_cells} cells, by throughput (no confidence is computed)\n");
-    let variables: Vec<&String> =
-        best.by_throughput.first().map(|cell| cell.variables.keys().collect()).unwrap_or_default();
+    let mut text = format!(
+        "{level}: best measured of {n_cells} cells, by throughput (no confidence is computed)\n"
+    );
+    let variables: Vec<&String> = best
+        .by_throughput
+        .first()
+        .map(|cell| cell.variables.keys().collect())
+        .unwrap_or_default();
     let mut table = Table::new(&[("cell", Align::Left)]);
     for name in &variables {
         table.add_column(name, Align::Right);
@@ -40,9 +48,17 @@ fn tier_table(best: &TierBest, rows: &[TrialRow], tier: &str) -> String {
     table.add_column("repeats", Align::Left);
     table.add_column("flags", Align::Left);
     for cell in best.by_throughput.iter().take(SHOWN) {
-        let p99 = best.by_p99.iter().find(|other| other.cell_id == cell.cell_id);
+        let p99 = best
+            .by_p99
+            .iter()
+            .find(|other| other.cell_id == cell.cell_id);
         let mut line = vec![cell.cell_id.clone()];
-        line.extend(variables.iter().map(|name| cell.variables.get(*name).map(ToString::to_string).unwrap_or_default()));
+        line.extend(variables.iter().map(|name| {
+            cell.variables
+                .get(*name)
+                .map(ToString::to_string)
+                .unwrap_or_default()
+        }));
         line.push(rate(cell.mean));
         line.push(repeats(cell, rate));
         line.push(p99.map_or_else(|| "–".to_owned(), |p99| latency_ms(p99.mean)));
@@ -60,14 +76,21 @@ fn tier_table(best: &TierBest, rows: &[TrialRow], tier: &str) -> String {
         text.push_str(&format!("  and {more} more in trials.csv\n"));
     }
     for cell in &best.unmeasured {
-        text.push_str(&format!("  {}: no valid measurement ({})\n", cell.cell_id, cell.reason));
+        text.push_str(&format!(
+            "  {}: no valid measurement ({})\n",
+            cell.cell_id, cell.reason
+        ));
     }
     text
 }
 
 /// `n = 3: 410 · 402 · 415`, with the launches that gave no figure.
 fn repeats(cell: &RankedCell, figure: fn(f64) -> String) -> String {
-    let lost = if cell.n_lost > 0 { format!(" ({} lost)", cell.n_lost) } else { String::new() };
+    let lost = if cell.n_lost > 0 {
+        format!(" ({} lost)", cell.n_lost)
+    } else {
+        String::new()
+    };
     match cell.repeats.as_slice() {
         [_] => format!("n = 1{lost}"),
         values => {
@@ -78,8 +101,12 @@ fn repeats(cell: &RankedCell, figure: fn(f64) -> String) -> String {
 }
 
 fn flags_of(rows: &[TrialRow], cell_id: &str) -> String {
-    let mut flags: Vec<&str> =
-        rows.iter().filter(|row| row.cell_id == cell_id).flat_map(|row| &row.flags).map(String::as_str).collect();
+    let mut flags: Vec<&str> = rows
+        .iter()
+        .filter(|row| row.cell_id == cell_id)
+        .flat_map(|row| &row.flags)
+        .map(String::as_str)
+        .collect();
     flags.sort_unstable();
     flags.dedup();
     flags.join(" ")

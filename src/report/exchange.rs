@@ -5,11 +5,14 @@ use crate::load::Exchange;
 
 /// A line per exchange; in full with headers and bodies.
 pub fn exchange_text(index: usize, n: usize, exchange: &Exchange, in_full: bool) -> String {
-    let status = exchange.answer.as_ref().map_or_else(|| "no answer".to_owned(), |answer| format!("HTTP {}", answer.status));
-    let request = exchange
-        .request
-        .as_ref()
-        .map_or_else(|| "not sent".to_owned(), |request| format!("{} {}", request.method, request.path));
+    let status = exchange.answer.as_ref().map_or_else(
+        || "no answer".to_owned(),
+        |answer| format!("HTTP {}", answer.status),
+    );
+    let request = exchange.request.as_ref().map_or_else(
+        || "not sent".to_owned(),
+        |request| format!("{} {}", request.method, request.path),
+    );
     let mut text = format!(
         "[{index}/{n}] {}: {request} -> {status} in {} ms",
         exchange.operation,
@@ -32,7 +35,9 @@ pub fn exchange_text(index: usize, n: usize, exchange: &Exchange, in_full: bool)
 
 /// Headers, an empty line and the body, each line marked with its direction.
 fn part(mark: char, headers: &[(String, String)], body: &str) -> String {
-    let headers = headers.iter().map(|(name, value)| format!("\n  {mark} {name}: {value}"));
+    let headers = headers
+        .iter()
+        .map(|(name, value)| format!("\n  {mark} {name}: {value}"));
     let body = body.lines().map(|line| format!("\n  {mark} {line}"));
     let separator = format!("\n  {mark}");
     headers.chain([separator]).chain(body).collect()

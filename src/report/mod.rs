@@ -6,18 +6,18 @@
 //! Read `console.rs` for what a person sees while a sweep runs and `table.rs`
 //! for how columns are aligned.
 
+mod best;
 mod console;
 mod exchange;
 mod json;
-mod plan;
 mod plain;
+mod plan;
 mod printer;
-mod best;
 mod table;
 
 pub use best::best_tables;
-pub use exchange::exchange_text;
 pub use console::ConsoleReporter;
+pub use exchange::exchange_text;
 pub use json::JsonReporter;
 pub use plain::PlainReporter;
 pub use plan::plan_text;

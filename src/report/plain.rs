@@ -74,7 +74,10 @@ pub(super) fn line_of(kind: &EventKind) -> Option<String> {
             if versions.is_empty() {
                 return None;
             }
-            let seen: Vec<String> = versions.iter().map(|(service, version)| format!("{service}: {version}")).collect();
+            let seen: Vec<String> = versions
+                .iter()
+                .map(|(service, version)| format!("{service}: {version}"))
+                .collect();
             format!("runs {}", seen.join("; "))
         }
         EventKind::WindowMeasured {

@@ -9,7 +9,10 @@ const SHOWN: usize = 100;
 
 /// The plan for people; `services` are those that are started and not started.
 pub fn plan_text(plan: &Plan, sweep: &Sweep, started: &[String], not_started: &[String]) -> String {
-    let mut lines = vec![format!("{}: {} cells", sweep.name, plan.cells.len()), String::new()];
+    let mut lines = vec![
+        format!("{}: {} cells", sweep.name, plan.cells.len()),
+        String::new(),
+    ];
     lines.extend(cell_table(plan));
     lines.push(String::new());
     lines.extend(dropped(plan));
@@ -19,13 +22,22 @@ pub fn plan_text(plan: &Plan, sweep: &Sweep, started: &[String], not_started: &[
         lines.push(format!("not started   {}", not_started.join(", ")));
     }
     let order = match sweep.trials.order {
-        Order::Blocks => format!("{} blocks, each a random order of all cells (seed {})", sweep.trials.repeats, sweep.trials.seed),
+        Order::Blocks => format!(
+            "{} blocks, each a random order of all cells (seed {})",
+            sweep.trials.repeats, sweep.trials.seed
+        ),
         Order::Listed => format!("{} times through the table above", sweep.trials.repeats),
     };
     lines.push(format!("order         {order}"));
     lines.push(format!("trials        {}", plan.trials.len()));
-    lines.push(format!("time          about {}", format_duration(plan.estimate.duration)));
-    lines.push(format!("disk          about {} of results", format_bytes(plan.estimate.bytes)));
+    lines.push(format!(
+        "time          about {}",
+        format_duration(plan.estimate.duration)
+    ));
+    lines.push(format!(
+        "disk          about {} of results",
+        format_bytes(plan.estimate.bytes)
+    ));
     for warning in &plan.warnings {
         lines.push(format!("warning: {warning}"));
     }
@@ -37,7 +49,10 @@ fn cell_table(plan: &Plan) -> Vec<String> {
     for name in plan.derived_names() {
         table.add_column(name, Align::Right);
     }
-    let has_aliases = plan.cells.iter().any(|cell| cell.aliases().next().is_some());
+    let has_aliases = plan
+        .cells
+        .iter()
+        .any(|cell| cell.aliases().next().is_some());
     if has_aliases {
         table.add_column("also", Align::Left);
     }
@@ -51,7 +66,10 @@ fn cell_table(plan: &Plan) -> Vec<String> {
     }
     let mut lines = table.lines();
     if plan.cells.len() > SHOWN {
-        lines.push(format!("… and {} more (--json has them all)", plan.cells.len() - SHOWN));
+        lines.push(format!(
+            "… and {} more (--json has them all)",
+            plan.cells.len() - SHOWN
+        ));
     }
     lines
 }
@@ -59,7 +77,14 @@ fn cell_table(plan: &Plan) -> Vec<String> {
 fn aliases(cell: &Cell) -> String {
     let levels = |alias: Vec<String>| alias.join(" ");
     cell.aliases()
-        .map(|alias| levels(alias.into_iter().map(|(name, value)| format!("{name}={value}")).collect()))
+        .map(|alias| {
+            levels(
+                alias
+                    .into_iter()
+                    .map(|(name, value)| format!("{name}={value}"))
+                    .collect(),
+            )
+        })
         .collect::<Vec<_>>()
         .join(", ")
 }
@@ -70,12 +95,22 @@ fn dropped(plan: &Plan) -> Vec<String> {
         .iter()
         .take(SHOWN)
         .map(|dropped| {
-            let axes: Vec<String> = dropped.axes().map(|(name, value)| format!("{name}={value}")).collect();
-            format!("dropped       {} by {}", axes.join(" "), dropped.constraints().collect::<Vec<_>>().join(", "))
+            let axes: Vec<String> = dropped
+                .axes()
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect();
+            format!(
+                "dropped       {} by {}",
+                axes.join(" "),
+                dropped.constraints().collect::<Vec<_>>().join(", ")
+            )
         })
         .collect();
     if plan.dropped.len() > SHOWN {
-        lines.push(format!("dropped       … and {} more", plan.dropped.len() - SHOWN));
+        lines.push(format!(
+            "dropped       … and {} more",
+            plan.dropped.len() - SHOWN
+        ));
     }
     lines
 }
@@ -83,20 +118,33 @@ fn dropped(plan: &Plan) -> Vec<String> {
 /// The phases, with the range of their loads over the cells.
 fn phases(plan: &Plan) -> Vec<String> {
     let all: Vec<_> = plan.cells.iter().map(|cell| plan.phases(cell)).collect();
-    let Some(first) = all.first() else { return Vec::new() };
+    let Some(first) = all.first() else {
+        return Vec::new();
+    };
     (0..first.len())
         .map(|index| {
             let amounts = all.iter().map(|phases| amount(phases[index].model));
             let low = amounts.clone().fold(f64::INFINITY, f64::min);
             let high = amounts.fold(f64::NEG_INFINITY, f64::max);
-            let range = if low < high { format!("{} to {}", rate(low), rate(high)) } else { rate(low) };
+            let range = if low < high {
+                format!("{} to {}", rate(low), rate(high))
+            } else {
+                rate(low)
+            };
             let phase = &first[index];
             let load = match phase.model {
                 CellLoad::Closed { .. } => format!("{} virtual users", whole(&range)),
                 CellLoad::Open { .. } => format!("{range} requests/s"),
             };
-            let what = phase.answers.map_or_else(|| "not measured".to_owned(), |answers| format!("answers {}", answers.as_str()));
-            format!("phase         {} for {}, {load}, {what}", phase.name, format_duration(phase.duration))
+            let what = phase.answers.map_or_else(
+                || "not measured".to_owned(),
+                |answers| format!("answers {}", answers.as_str()),
+            );
+            format!(
+                "phase         {} for {}, {load}, {what}",
+                phase.name,
+                format_duration(phase.duration)
+            )
         })
         .collect()
 }
@@ -104,11 +152,18 @@ fn phases(plan: &Plan) -> Vec<String> {
 fn amount(model: CellLoad) -> f64 {
     match model {
         CellLoad::Closed { users } => f64::from(users),
-        CellLoad::Open { requests_per_second, .. } => requests_per_second,
+        CellLoad::Open {
+            requests_per_second,
+            ..
+        } => requests_per_second,
     }
 }
 
 /// Users are whole: `4.00 to 16.0` reads `4 to 16`.
 fn whole(range: &str) -> String {
-    range.split(' ').map(|word| word.split('.').next().unwrap_or(word)).collect::<Vec<_>>().join(" ")
+    range
+        .split(' ')
+        .map(|word| word.split('.').next().unwrap_or(word))
+        .collect::<Vec<_>>()
+        .join(" ")
 }

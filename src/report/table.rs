@@ -125,7 +125,12 @@ mod tests {
         let mut table = Table::new(&[("cell", Align::Left), ("p99 ms", Align::Right)]);
         table.row(vec!["cpus-2".into(), "1,234".into()]);
         table.row(vec!["µ".into(), "5.60".into()]);
-        insta::assert_snapshot!(table.lines().join("\n"), @"");
+        insta::assert_snapshot!(table.lines().join("\n"), @"
+        cell    p99 ms
+        ──────  ──────
+        cpus-2   1,234
+        µ         5.60
+        ");
     }
 
     #[test]

@@ -50,7 +50,10 @@ mod tests {
     #[test]
     fn times_are_written_in_utc_with_milliseconds() {
         let begun = Instant::now();
-        let clock = Clock::new(begun, "2026-11-30T01:02:03.456Z".parse().expect("a timestamp"));
+        let clock = Clock::new(
+            begun,
+            "2026-11-30T01:02:03.456Z".parse().expect("a timestamp"),
+        );
         let later = clock.at(begun + Duration::from_millis(1_544));
         assert_eq!(format!("{later:.3}"), "2026-11-30T01:02:05.000Z");
         assert!((clock.epoch_s(begun) - 1_796_000_523.456).abs() < 1e-3);

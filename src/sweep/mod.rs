@@ -15,10 +15,10 @@ mod progress;
 mod rows;
 mod run;
 mod shell;
-mod trial;
-mod versions;
 #[cfg(test)]
 mod tests;
+mod trial;
+mod versions;
 
 pub use clock::Clock;
 pub use job::{Job, JobPhase, ReadySpec, Settings, Slo, SweepPlan, TargetSpec};

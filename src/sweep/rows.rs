@@ -36,7 +36,12 @@ pub(super) fn rows_of(plan: &SweepPlan, job: &Job, outcome: &TrialOutcome) -> Ve
                 Some(window) => fill(&mut row, window, phase, plan),
                 None => {
                     let (verdict, reason) = failure.map_or_else(
-                        || (Verdict::Failed, Reason::new("load_failed", "the window was never held")),
+                        || {
+                            (
+                                Verdict::Failed,
+                                Reason::new("load_failed", "the window was never held"),
+                            )
+                        },
                         |(verdict, reason)| (verdict, reason.clone()),
                     );
                     row.verdict = verdict;
@@ -63,7 +68,10 @@ pub(super) fn skipped_rows(run_id: &str, job: &Job, reason: &Reason) -> Vec<Tria
 
 /// The windows of a trial with their place among its phases.
 pub(super) fn windows(job: &Job) -> impl Iterator<Item = (usize, &JobPhase)> {
-    job.phases.iter().enumerate().filter(|(_, phase)| phase.plan.window)
+    job.phases
+        .iter()
+        .enumerate()
+        .filter(|(_, phase)| phase.plan.window)
 }
 
 /// The CPU limit a service is launched with. **Units**: cores.
@@ -73,13 +81,20 @@ fn cpu_limit(stack: &Stack, service: &str) -> Option<f64> {
 
 /// Load that ran before a window without being measured.
 fn warm_up_before(job: &Job, window: usize) -> Duration {
-    job.phases[..window].iter().filter(|phase| !phase.plan.window).map(|phase| phase.plan.duration).sum()
+    job.phases[..window]
+        .iter()
+        .filter(|phase| !phase.plan.window)
+        .map(|phase| phase.plan.duration)
+        .sum()
 }
 
 fn base_row(run_id: &str, job: &Job, phase: &JobPhase) -> TrialRow {
     let (users, planned_rate_rps) = match phase.plan.model {
         LoadModel::Closed { users } => (Some(users), None),
-        LoadModel::Open { requests_per_second, .. } => (None, Some(requests_per_second)),
+        LoadModel::Open {
+            requests_per_second,
+            ..
+        } => (None, Some(requests_per_second)),
     };
     let is_open = users.is_none();
     TrialRow {
@@ -100,8 +115,17 @@ fn base_row(run_id: &str, job: &Job, phase: &JobPhase) -> TrialRow {
         users,
         planned_rate_rps,
         window_s: Some(phase.plan.duration.as_secs_f64()),
-        flags: phase.load_tied_to_knob.then(|| "load_tied_to_knob".to_owned()).into_iter().collect(),
-        service_cpu_cores: job.stack.services.keys().map(|name| (name.clone(), None)).collect(),
+        flags: phase
+            .load_tied_to_knob
+            .then(|| "load_tied_to_knob".to_owned())
+            .into_iter()
+            .collect(),
+        service_cpu_cores: job
+            .stack
+            .services
+            .keys()
+            .map(|name| (name.clone(), None))
+            .collect(),
         ..TrialRow::default()
     }
 }
@@ -113,19 +137,33 @@ fn fill(row: &mut TrialRow, window: &WindowOutcome, phase: &JobPhase, plan: &Swe
         Judgement::Suspect => Verdict::Suspect,
         Judgement::Failed => Verdict::Failed,
     };
-    row.reason = verdict.reasons.first().map(|reason| reason.code().to_owned());
+    row.reason = verdict
+        .reasons
+        .first()
+        .map(|reason| reason.code().to_owned());
     if verdict.judgement != Judgement::Valid {
-        row.detail = Some(window_detail(&window.summary.total, &window.summary.failures));
+        row.detail = Some(window_detail(
+            &window.summary.total,
+            &window.summary.failures,
+        ));
     }
-    row.flags.extend(verdict.flags.iter().map(|flag| flag.code().to_owned()));
+    row.flags
+        .extend(verdict.flags.iter().map(|flag| flag.code().to_owned()));
     fill_figures(row, window);
     fill_host(row, window, &plan.subject);
     row.slo_met = slo_met(&plan.settings, phase, &window.summary.total);
 }
 
 fn fill_figures(row: &mut TrialRow, window: &WindowOutcome) {
-    let Figures { counts, throughput_rps, achieved_rate_rps, latency_ms, service_ms, send_lag_ms, p99_due_ms } =
-        &window.summary.total;
+    let Figures {
+        counts,
+        throughput_rps,
+        achieved_rate_rps,
+        latency_ms,
+        service_ms,
+        send_lag_ms,
+        p99_due_ms,
+    } = &window.summary.total;
     row.achieved_rate_rps = Some(*achieved_rate_rps);
     row.arrivals = Some(window.summary.arrivals);
     row.journeys = Some(window.summary.journeys.counts.successes);
@@ -168,7 +206,8 @@ fn fill_host(row: &mut TrialRow, window: &WindowOutcome, subject: &str) {
         }
     }
     let length_s = window.summary.length.as_secs_f64();
-    row.generator_cpu_cores = (length_s > 0.0).then(|| window.summary.generator_cpu.as_secs_f64() / length_s);
+    row.generator_cpu_cores =
+        (length_s > 0.0).then(|| window.summary.generator_cpu.as_secs_f64() / length_s);
     row.host_busy_cores = window.host_busy_cores;
     row.proof = Some(window.proof.to_owned());
 }
@@ -180,7 +219,9 @@ fn slo_met(settings: &Settings, phase: &JobPhase, figures: &Figures) -> Option<b
     if phase.answers != Some("latency") {
         return None;
     }
-    let p99_is_met = slo.p99_ms.is_none_or(|limit| figures.p99_due_ms.is_some_and(|p99| p99 <= limit));
+    let p99_is_met = slo
+        .p99_ms
+        .is_none_or(|limit| figures.p99_due_ms.is_some_and(|p99| p99 <= limit));
     let n_failed = figures.counts.errors.total() + figures.counts.abandoned + figures.counts.unsent;
     let rate = n_failed as f64 / figures.counts.due.max(1) as f64;
     Some(p99_is_met && slo.error_rate.is_none_or(|limit| rate <= limit))

@@ -14,7 +14,8 @@ use super::{Clock, Job, Reason, SweepPlan};
 use crate::engine::{Engine, HostFacts, Owner};
 use crate::event::{Event, EventKind, TrialRef};
 use crate::results::{
-    OperationKey, OperationsCsv, ResultsError, RunFolder, TrialRow, TrialsCsv, Verdict, write_histogram_log,
+    OperationKey, OperationsCsv, ResultsError, RunFolder, TrialRow, TrialsCsv, Verdict,
+    write_histogram_log,
 };
 use crate::secret::Secrets;
 
@@ -77,11 +78,26 @@ pub async fn run<E: Engine>(
     interrupted: watch::Receiver<bool>,
     emit: &mut dyn FnMut(Event),
 ) -> Result<SweepSummary, SweepError> {
-    let mut emit = |kind: EventKind| emit(Event { at: clock.now_text(), elapsed: clock.elapsed(), kind });
-    let shared = Shared { engine, plan, facts: host.0, owner: host.1, clock, interrupted, versions_seen: AtomicBool::new(false) };
+    let mut emit = |kind: EventKind| {
+        emit(Event {
+            at: clock.now_text(),
+            elapsed: clock.elapsed(),
+            kind,
+        })
+    };
+    let shared = Shared {
+        engine,
+        plan,
+        facts: host.0,
+        owner: host.1,
+        clock,
+        interrupted,
+        versions_seen: AtomicBool::new(false),
+    };
     let mut progress = Progress::new(&plan.jobs, &plan.settings);
     let n_trials = u32::try_from(plan.jobs.len()).unwrap_or(u32::MAX);
-    let n_skipped = u32::try_from(plan.jobs.iter().filter(|job| job.skip.is_some()).count()).unwrap_or(u32::MAX);
+    let n_skipped = u32::try_from(plan.jobs.iter().filter(|job| job.skip.is_some()).count())
+        .unwrap_or(u32::MAX);
     emit(EventKind::RunStarted {
         run_id: plan.run_id.clone(),
         folder: sinks.folder.path().display().to_string(),
@@ -96,7 +112,12 @@ pub async fn run<E: Engine>(
     // Why the rest is not run, once that is so.
     let mut rest: Option<Reason> = None;
     for job in &plan.jobs {
-        let name = TrialRef { trial: job.trial, n_trials, attempt: 1, cell_id: job.cell_id.clone() };
+        let name = TrialRef {
+            trial: job.trial,
+            n_trials,
+            attempt: 1,
+            cell_id: job.cell_id.clone(),
+        };
         if let Some(reason) = job.skip.as_ref().or(rest.as_ref()) {
             let rows = skipped_rows(&plan.run_id, job, reason);
             keep_rows(sinks, job, rows)?;
@@ -105,16 +126,29 @@ pub async fn run<E: Engine>(
         }
         progress.begin(job);
         let left_s = progress.left_s(progress.dead_time() + load_of(job));
-        emit(EventKind::TrialStarted { trial: name.clone(), left_s });
+        emit(EventKind::TrialStarted {
+            trial: name.clone(),
+            left_s,
+        });
         let outcome = run_trial(&shared, job, name.clone(), &progress, &mut emit).await;
         progress.end(outcome.dead_time);
         let rows = rows_of(plan, job, &outcome);
         let verdict = worst(&rows);
         keep_trial(sinks, clock, job, &outcome, &rows)?;
-        finished(&mut emit, name, verdict, &rows, sinks, progress.left_s(Duration::ZERO));
+        finished(
+            &mut emit,
+            name,
+            verdict,
+            &rows,
+            sinks,
+            progress.left_s(Duration::ZERO),
+        );
         if let Some(left) = &outcome.left_behind {
             emit(EventKind::Warned {
-                text: format!("trial {} left something behind: {left}; `nightsweep clean --run {}` removes it", job.trial, plan.run_id),
+                text: format!(
+                    "trial {} left something behind: {left}; `nightsweep clean --run {}` removes it",
+                    job.trial, plan.run_id
+                ),
             });
         }
         match verdict {
@@ -122,7 +156,11 @@ pub async fn run<E: Engine>(
             Verdict::Suspect => summary.suspect += 1,
             Verdict::Failed | Verdict::Skipped => summary.failed += 1,
         }
-        failures_in_a_row = if verdict == Verdict::Failed { failures_in_a_row + 1 } else { 0 };
+        failures_in_a_row = if verdict == Verdict::Failed {
+            failures_in_a_row + 1
+        } else {
+            0
+        };
         rest = why_stop(&shared, failures_in_a_row, verdict);
         if let Some(reason) = &rest {
             summary.interrupted = reason.code == "interrupted";
@@ -143,17 +181,26 @@ pub async fn run<E: Engine>(
 }
 
 /// Why the trials after this one are not run, where they are not.
-fn why_stop<E: Engine>(shared: &Shared<'_, E>, failures_in_a_row: u32, verdict: Verdict) -> Option<Reason> {
+fn why_stop<E: Engine>(
+    shared: &Shared<'_, E>,
+    failures_in_a_row: u32,
+    verdict: Verdict,
+) -> Option<Reason> {
     let settings = &shared.plan.settings;
     if *shared.interrupted.borrow() {
         return Some(Reason::new("interrupted", "the sweep was interrupted"));
     }
     if settings.fail_fast && verdict == Verdict::Failed {
-        return Some(Reason::new("fail_fast", "a trial failed and --fail-fast was given"));
+        return Some(Reason::new(
+            "fail_fast",
+            "a trial failed and --fail-fast was given",
+        ));
     }
     let most = settings.max_consecutive_failures;
     if most > 0 && failures_in_a_row >= most {
-        let words = format!("{failures_in_a_row} trials failed in a row ([trials] max_consecutive_failures = {most})");
+        let words = format!(
+            "{failures_in_a_row} trials failed in a row ([trials] max_consecutive_failures = {most})"
+        );
         return Some(Reason::new("too_many_failures", words));
     }
     None
@@ -167,10 +214,20 @@ fn worst(rows: &[TrialRow]) -> Verdict {
         Verdict::Skipped => 2,
         Verdict::Failed => 3,
     };
-    rows.iter().map(|row| row.verdict).max_by_key(grave).unwrap_or(Verdict::Failed)
+    rows.iter()
+        .map(|row| row.verdict)
+        .max_by_key(grave)
+        .unwrap_or(Verdict::Failed)
 }
 
-fn finished(emit: &mut impl FnMut(EventKind), trial: TrialRef, verdict: Verdict, rows: &[TrialRow], sinks: &Sinks, left_s: f64) {
+fn finished(
+    emit: &mut impl FnMut(EventKind),
+    trial: TrialRef,
+    verdict: Verdict,
+    rows: &[TrialRow],
+    sinks: &Sinks,
+    left_s: f64,
+) {
     let row = rows.iter().find(|row| row.verdict == verdict);
     let mut flags: Vec<String> = rows.iter().flat_map(|row| row.flags.clone()).collect();
     flags.sort();
@@ -179,7 +236,9 @@ fn finished(emit: &mut impl FnMut(EventKind), trial: TrialRef, verdict: Verdict,
         trial,
         verdict: verdict.as_str().to_owned(),
         reason: row.and_then(|row| row.reason.clone()),
-        detail: row.and_then(|row| row.detail.as_ref()).map(|detail| sinks.secrets.redact(detail)),
+        detail: row
+            .and_then(|row| row.detail.as_ref())
+            .map(|detail| sinks.secrets.redact(detail)),
         flags,
         left_s,
     });
@@ -197,30 +256,54 @@ fn keep_trial(
     for window in &outcome.windows {
         let name = &job.phases[window.phase].plan.name;
         let path = sinks.folder.histogram_log(job.trial, 1, name);
-        write_histogram_log(&path, &window.summary.intervals, clock.epoch_s(window.summary.started)).map_err(failed)?;
+        write_histogram_log(
+            &path,
+            &window.summary.intervals,
+            clock.epoch_s(window.summary.started),
+        )
+        .map_err(failed)?;
         let key = OperationKey {
-            run_id: rows.first().map(|row| row.run_id.clone()).unwrap_or_default(),
+            run_id: rows
+                .first()
+                .map(|row| row.run_id.clone())
+                .unwrap_or_default(),
             trial: job.trial,
             attempt: 1,
             cell_id: job.cell_id.clone(),
             window: name.clone(),
             step: None,
         };
-        sinks.operations.append(&key, &window.summary).map_err(failed)?;
+        sinks
+            .operations
+            .append(&key, &window.summary)
+            .map_err(failed)?;
     }
     for (service, text) in &outcome.logs {
-        sinks.folder.write_log(job.trial, 1, service, text, &sinks.secrets).map_err(failed)?;
+        sinks
+            .folder
+            .write_log(job.trial, 1, service, text, &sinks.secrets)
+            .map_err(failed)?;
     }
     keep_rows(sinks, job, rows.to_vec())
 }
 
 fn keep_rows(sinks: &mut Sinks, job: &Job, mut rows: Vec<TrialRow>) -> Result<(), SweepError> {
     for row in &mut rows {
-        row.detail = row.detail.as_ref().map(|detail| sinks.secrets.redact(detail));
+        row.detail = row
+            .detail
+            .as_ref()
+            .map(|detail| sinks.secrets.redact(detail));
     }
-    sinks.trials.append(&rows).map_err(|source| failure(job, source))
+    sinks
+        .trials
+        .append(&rows)
+        .map_err(|source| failure(job, source))
 }
 
 fn failure(job: &Job, source: ResultsError) -> SweepError {
-    SweepError::Results { trial: job.trial, cell_id: job.cell_id.clone(), source }
+    SweepError::Results {
+        trial: job.trial,
+        cell_id: job.cell_id.clone(),
+        source,
+    }
 }

@@ -16,11 +16,13 @@ use tokio::sync::watch;
 use super::outcome::{TrialOutcome, WindowOutcome};
 use super::progress::{Progress, load_of};
 use super::versions::{idle_connect_ms, versions};
-use super::{Action, Clock, Ending, Job, JobPhase, Reason, Signal, State, SweepPlan, TargetSpec, step};
+use super::{
+    Action, Clock, Ending, Job, JobPhase, Reason, Signal, State, SweepPlan, TargetSpec, step,
+};
 use crate::engine::{
-    Engine, Exit, HostCpu, HostFacts, Launch, LaunchTarget, Launched, Lease, Owner, Proof, ProofError,
-    Reading, ReadyProbe, TrialTag, check_limits, collect_logs, collect_trial_logs, differences, host_use, launch,
-    read_host_cpu, snapshot, watch_exits,
+    Engine, Exit, HostCpu, HostFacts, Launch, LaunchTarget, Launched, Lease, Owner, Proof,
+    ProofError, Reading, ReadyProbe, TrialTag, check_limits, collect_logs, collect_trial_logs,
+    differences, host_use, launch, read_host_cpu, snapshot, watch_exits,
 };
 use crate::event::{EventKind, TrialRef};
 use crate::load::{LoadModel, LoadPlan, LoadSignal, RunningLoad, Target};
@@ -82,8 +84,16 @@ pub(super) async fn run_trial<E: Engine>(
         owner: shared.owner.clone(),
     };
     let lease = Lease::take(Arc::clone(shared.engine), tag.clone());
-    let mut trial =
-        Trial { shared, job, name, progress, emit, windows: Vec::new(), left_edge: None, closed: None };
+    let mut trial = Trial {
+        shared,
+        job,
+        name,
+        progress,
+        emit,
+        windows: Vec::new(),
+        left_edge: None,
+        closed: None,
+    };
 
     let (signal, launched) = trial.launch(&lease).await;
     let ready_after = begun.elapsed();
@@ -105,7 +115,9 @@ pub(super) async fn run_trial<E: Engine>(
     let logs = if needs_logs(&state, job, &windows) {
         match &launched {
             Some(launched) => collect_logs(&**shared.engine, launched).await,
-            None => collect_trial_logs(&**shared.engine, &tag).await.unwrap_or_default(),
+            None => collect_trial_logs(&**shared.engine, &tag)
+                .await
+                .unwrap_or_default(),
         }
     } else {
         Vec::new()
@@ -116,22 +128,37 @@ pub(super) async fn run_trial<E: Engine>(
     let (state, _) = step(state, Signal::TornDown);
     let ending = match state {
         State::Done(ending) => ending,
-        other => Ending::Failed(Reason::new("bug", format!("the trial ended while {other:?}"))),
+        other => Ending::Failed(Reason::new(
+            "bug",
+            format!("the trial ended while {other:?}"),
+        )),
     };
     let left_behind = (!report.is_complete()).then(|| {
-        let names: Vec<String> = report.left.iter().map(|(thing, error)| format!("{} ({error})", thing.name)).collect();
+        let names: Vec<String> = report
+            .left
+            .iter()
+            .map(|(thing, error)| format!("{} ({error})", thing.name))
+            .collect();
         let unknown = report.unknown.iter().map(|error| error.to_string());
-        names.into_iter().chain(unknown).collect::<Vec<_>>().join(", ")
+        names
+            .into_iter()
+            .chain(unknown)
+            .collect::<Vec<_>>()
+            .join(", ")
     });
     TrialOutcome {
         ending,
         windows,
         started_at,
-        target_path: launched.as_ref().map(|launched| match launched.target_path {
-            Some(path) => path.as_str(),
-            None => "remote",
-        }),
-        dead_time: launched.is_some().then(|| ready_after + tear_down.elapsed()),
+        target_path: launched
+            .as_ref()
+            .map(|launched| match launched.target_path {
+                Some(path) => path.as_str(),
+                None => "remote",
+            }),
+        dead_time: launched
+            .is_some()
+            .then(|| ready_after + tear_down.elapsed()),
         restarts,
         oom_killed,
         logs,
@@ -144,7 +171,10 @@ impl<E: Engine> Trial<'_, E> {
     async fn launch(&mut self, lease: &Lease<E>) -> (Signal, Option<Launched>) {
         let plan = self.shared.plan;
         let target = match &plan.target {
-            TargetSpec::Service { service, port, .. } => Some(LaunchTarget { service: service.clone(), port: *port }),
+            TargetSpec::Service { service, port, .. } => Some(LaunchTarget {
+                service: service.clone(),
+                port: *port,
+            }),
             TargetSpec::Remote { .. } => None,
         };
         let ready = plan.settings.ready.as_ref().map(|ready| ReadyProbe {
@@ -171,8 +201,13 @@ impl<E: Engine> Trial<'_, E> {
         match result {
             Ok(launched) => {
                 let after_s = begun.elapsed().as_secs_f64();
-                let target = address_of(&plan.target, &launched).map_or_else(String::new, |address| address.to_string());
-                (self.emit)(EventKind::TrialReady { trial: self.name.clone(), after_s, target });
+                let target = address_of(&plan.target, &launched)
+                    .map_or_else(String::new, |address| address.to_string());
+                (self.emit)(EventKind::TrialReady {
+                    trial: self.name.clone(),
+                    after_s,
+                    target,
+                });
                 (Signal::Launched, Some(launched))
             }
             Err(error) => {
@@ -196,7 +231,10 @@ impl<E: Engine> Trial<'_, E> {
             Some(address) => idle_connect_ms(address).await,
             None => None,
         };
-        (self.emit)(EventKind::VersionsSeen { versions, idle_connect_ms });
+        (self.emit)(EventKind::VersionsSeen {
+            versions,
+            idle_connect_ms,
+        });
     }
 
     /// Runs the load to its end or to what breaks it; the state, and whether memory ran out.
@@ -210,7 +248,8 @@ impl<E: Engine> Trial<'_, E> {
         let mut interrupted = self.shared.interrupted.clone();
         let settings = &self.shared.plan.settings;
         let n_phases = u32::try_from(self.job.phases.len()).unwrap_or(u32::MAX);
-        let limit = load_of(self.job) + (settings.drain + settings.request_timeout) * n_phases + LOAD_SLACK;
+        let limit =
+            load_of(self.job) + (settings.drain + settings.request_timeout) * n_phases + LOAD_SLACK;
         let mut deadline = pin!(tokio::time::sleep(limit));
         let mut oom_killed = None;
         loop {
@@ -265,10 +304,19 @@ impl<E: Engine> Trial<'_, E> {
         let address = address_of(&plan.target, launched)
             .ok_or_else(|| Reason::new("load_failed", "the target has no address"))?;
         let load_plan = LoadPlan {
-            target: Target { address, host: host_of(&plan.target), base_path: base_path_of(&plan.target) },
+            target: Target {
+                address,
+                host: host_of(&plan.target),
+                base_path: base_path_of(&plan.target),
+            },
             workload: Arc::clone(&plan.workload),
             variables: self.job.variables.clone(),
-            phases: self.job.phases.iter().map(|phase| phase.plan.clone()).collect(),
+            phases: self
+                .job
+                .phases
+                .iter()
+                .map(|phase| phase.plan.clone())
+                .collect(),
             threads: plan.settings.load_threads,
             timeout: plan.settings.request_timeout,
             drain: plan.settings.drain,
@@ -324,7 +372,9 @@ impl<E: Engine> Trial<'_, E> {
                 }
             }
             LoadSignal::PhaseSummed { phase, summary } => {
-                if let Some((closed, left, right)) = self.closed.take_if(|(closed, ..)| *closed == phase) {
+                if let Some((closed, left, right)) =
+                    self.closed.take_if(|(closed, ..)| *closed == phase)
+                {
                     (self.emit)(EventKind::WindowMeasured {
                         trial: self.name.clone(),
                         window: self.job.phases[phase].plan.name.clone(),
@@ -336,7 +386,11 @@ impl<E: Engine> Trial<'_, E> {
                         phase: closed,
                         counters: differences(&left.readings, &right.readings),
                         host_busy_cores: host_busy_cores(&left, &right),
-                        proof: if left.proof.min(right.proof) == Proof::Kernel { "kernel" } else { "inspect" },
+                        proof: if left.proof.min(right.proof) == Proof::Kernel {
+                            "kernel"
+                        } else {
+                            "inspect"
+                        },
                         summary: *summary,
                     });
                 }
@@ -349,18 +403,32 @@ impl<E: Engine> Trial<'_, E> {
     async fn read_edge(&self, launched: &Launched) -> Result<Edge, Reason> {
         let engine = &**self.shared.engine;
         let host = read_host_cpu();
-        let readings =
-            snapshot(engine, launched).await.map_err(|error| Reason::new("engine_error", chain(&error)))?;
-        let proof = check_limits(engine, launched, &self.job.stack).await.map_err(|error| match &error {
-            ProofError::NotApplied(wrong) => Reason::new("limits_not_applied", wrong.to_string()),
-            ProofError::Engine { .. } | ProofError::NotLaunched { .. } => Reason::new("engine_error", chain(&error)),
-        })?;
-        Ok(Edge { proof, readings, host })
+        let readings = snapshot(engine, launched)
+            .await
+            .map_err(|error| Reason::new("engine_error", chain(&error)))?;
+        let proof = check_limits(engine, launched, &self.job.stack)
+            .await
+            .map_err(|error| match &error {
+                ProofError::NotApplied(wrong) => {
+                    Reason::new("limits_not_applied", wrong.to_string())
+                }
+                ProofError::Engine { .. } | ProofError::NotLaunched { .. } => {
+                    Reason::new("engine_error", chain(&error))
+                }
+            })?;
+        Ok(Edge {
+            proof,
+            readings,
+            host,
+        })
     }
 
     /// Expected rest of the sweep, some time into a phase of this trial.
     fn left_s(&self, phase: usize, into: Duration) -> f64 {
-        let ahead: Duration = self.job.phases[phase..].iter().map(|phase| phase.plan.duration).sum();
+        let ahead: Duration = self.job.phases[phase..]
+            .iter()
+            .map(|phase| phase.plan.duration)
+            .sum();
         self.progress.left_s(ahead.saturating_sub(into))
     }
 }
@@ -370,7 +438,8 @@ fn needs_logs(state: &State, job: &Job, windows: &[WindowOutcome]) -> bool {
     match state {
         State::Stopping(Ending::Failed(reason)) => reason.code != "interrupted",
         _ => windows.iter().any(|window| {
-            judge(&window.summary, pacing_of(&job.phases[window.phase])).judgement != Judgement::Valid
+            judge(&window.summary, pacing_of(&job.phases[window.phase])).judgement
+                != Judgement::Valid
         }),
     }
 }
@@ -379,7 +448,7 @@ fn needs_logs(state: &State, job: &Job, windows: &[WindowOutcome]) -> bool {
 pub(super) fn pacing_of(phase: &JobPhase) -> Pacing {
     match phase.plan.model {
         LoadModel::Closed { .. } => Pacing::Closed,
-        LoadModel::Open { requests_per_second, .. } => Pacing::Open { requests_per_second },
+        LoadModel::Open { .. } => Pacing::Open,
     }
 }
 
@@ -392,11 +461,30 @@ async fn inspect_subject<E: Engine>(
 
 fn exit_reason(exit: Result<Exit, String>) -> Reason {
     match exit {
-        Ok(Exit { service, exit_code, oom_killed, is_restarted }) => {
-            let code = exit_code.map_or_else(|| "and was removed".to_owned(), |code| format!("with code {code}"));
-            let memory = if oom_killed { ", killed by the kernel for memory," } else { "" };
-            let again = if is_restarted { " and was started again" } else { "" };
-            Reason::new("exited", format!("service `{service}` exited {code}{memory}{again} while it was measured"))
+        Ok(Exit {
+            service,
+            exit_code,
+            oom_killed,
+            is_restarted,
+        }) => {
+            let code = exit_code.map_or_else(
+                || "and was removed".to_owned(),
+                |code| format!("with code {code}"),
+            );
+            let memory = if oom_killed {
+                ", killed by the kernel for memory,"
+            } else {
+                ""
+            };
+            let again = if is_restarted {
+                " and was started again"
+            } else {
+                ""
+            };
+            Reason::new(
+                "exited",
+                format!("service `{service}` exited {code}{memory}{again} while it was measured"),
+            )
         }
         Err(words) => Reason::new("engine_error", words),
     }
@@ -422,7 +510,9 @@ fn host_of(target: &TargetSpec) -> String {
 
 fn base_path_of(target: &TargetSpec) -> String {
     match target {
-        TargetSpec::Service { base_path, .. } | TargetSpec::Remote { base_path, .. } => base_path.clone(),
+        TargetSpec::Service { base_path, .. } | TargetSpec::Remote { base_path, .. } => {
+            base_path.clone()
+        }
     }
 }
 

@@ -1,1 +1,548 @@
-pub(super) mod nothing {}
+//! Sweeps over the fake engine, with the real load generator and a loopback server.
+//!
+//! The fake scripts what goes wrong and keeps the order of calls; the real
+//! engine's own sweeps are in tests/it/docker.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use indexmap::IndexMap;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use super::*;
+use crate::engine::fake::{Behaviour, FakeCall, FakeEngine, FakeExit, FakeFault};
+use crate::engine::{Engine, EngineErrorKind, Limits, Owner};
+use crate::event::{Event, EventKind};
+use crate::load::{LoadModel, PhasePlan, Workload};
+use crate::results::{
+    OperationsCsv, RunsFolder, TrialColumns, TrialRow, TrialsCsv, Verdict, read_trials,
+};
+use crate::scalar::Scalar;
+use crate::secret::Secrets;
+use crate::stack::{Attachment, Network, Service, Stack};
+
+const WINDOW: Duration = Duration::from_millis(300);
+
+/// Answers every request with 200 and an empty body.
+async fn server() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut buffer = [0; 4096];
+                while stream.read(&mut buffer).await.is_ok_and(|n| n > 0) {
+                    if stream
+                        .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+                        .await
+                        .is_err()
+                    {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+fn stack() -> Arc<Stack> {
+    let app = Service {
+        image: "app:1".to_owned(),
+        cpus: Some(1.0),
+        networks: IndexMap::from([("default".to_owned(), Attachment::default())]),
+        ..Service::default()
+    };
+    Arc::new(Stack {
+        services: IndexMap::from([("app".to_owned(), app)]),
+        networks: IndexMap::from([("default".to_owned(), Network::default())]),
+        ..Stack::default()
+    })
+}
+
+fn phase(name: &str, window: bool) -> JobPhase {
+    JobPhase {
+        plan: PhasePlan {
+            name: name.to_owned(),
+            window,
+            model: LoadModel::Closed { users: 2 },
+            duration: WINDOW,
+        },
+        answers: window.then_some("capacity"),
+        load_tied_to_knob: false,
+    }
+}
+
+fn job(trial: u32) -> Job {
+    Job {
+        trial,
+        block: 1,
+        role: "cell",
+        cell_id: format!("web-{trial}"),
+        axes: IndexMap::from([("web".to_owned(), Scalar::Integer(i64::from(trial)))]),
+        derived: IndexMap::new(),
+        variables: IndexMap::new(),
+        stack: stack(),
+        phases: vec![
+            phase("warm-up", false),
+            phase("first", true),
+            phase("second", true),
+        ],
+        skip: None,
+    }
+}
+
+/// A sweep of `n` trials over the fake engine, and what came of it.
+struct Bench {
+    engine: Arc<FakeEngine>,
+    plan: SweepPlan,
+    folder: tempfile::TempDir,
+    asked: watch::Sender<bool>,
+    secrets: Secrets,
+}
+
+struct Came {
+    rows: Vec<TrialRow>,
+    summary: SweepSummary,
+    events: Vec<Event>,
+}
+
+impl Bench {
+    async fn new(n: u32) -> Self {
+        let address = server().await;
+        let engine = FakeEngine::new();
+        engine.behave("app", at(address));
+        let settings = Settings {
+            ready: Some(ReadySpec {
+                path: "/".to_owned(),
+                status: 200,
+            }),
+            ready_timeout: Duration::from_secs(2),
+            request_timeout: Duration::from_secs(1),
+            drain: Duration::from_millis(500),
+            load_threads: 1,
+            seed: 1,
+            max_consecutive_failures: 0,
+            fail_fast: false,
+            slo: None,
+            assumed_dead_time: Duration::from_secs(1),
+        };
+        let plan = SweepPlan {
+            run_id: "r".to_owned(),
+            jobs: (1..=n).map(job).collect(),
+            subject: "app".to_owned(),
+            target: TargetSpec::Service {
+                service: "app".to_owned(),
+                port: address.port(),
+                base_path: String::new(),
+            },
+            workload: Arc::new(Workload::get("/")),
+            settings,
+        };
+        Self {
+            engine: Arc::new(engine),
+            plan,
+            folder: tempfile::tempdir().unwrap(),
+            asked: watch::Sender::new(false),
+            secrets: Secrets::new([0; 16]),
+        }
+    }
+
+    /// Runs the sweep; `on_event` sees everything that happens, when it happens.
+    async fn run(&self, mut on_event: impl FnMut(&FakeEngine, &Event)) -> Came {
+        let folder = RunsFolder::under(self.folder.path()).create("r").unwrap();
+        let columns = TrialColumns {
+            axes: vec!["web".to_owned()],
+            variables: Vec::new(),
+            services: vec!["app".to_owned()],
+        };
+        let mut sinks = Sinks {
+            trials: TrialsCsv::open(&folder.trials_csv(), columns).unwrap(),
+            operations: OperationsCsv::open(&folder.operations_csv()).unwrap(),
+            secrets: self.secrets.clone(),
+            folder: folder.clone(),
+        };
+        let clock = Clock::new(Instant::now(), "2026-11-30T00:00:00Z".parse().unwrap());
+        let facts = self.engine.describe().await.unwrap();
+        let owner = Owner::current().unwrap();
+        let mut events = Vec::new();
+        let mut emit = |event: Event| {
+            on_event(&self.engine, &event);
+            events.push(event);
+        };
+        let asked = self.asked.subscribe();
+        let summary = run(
+            &self.engine,
+            &self.plan,
+            (&facts, &owner),
+            &mut sinks,
+            clock,
+            asked,
+            &mut emit,
+        )
+        .await
+        .unwrap();
+        assert_eq!(
+            self.engine.existing(),
+            Vec::<String>::new(),
+            "a trial leaves nothing behind"
+        );
+        Came {
+            rows: read_trials(&folder.trials_csv()).unwrap().rows,
+            summary,
+            events,
+        }
+    }
+
+    fn log_of(&self, trial: u32) -> Option<String> {
+        let path = self
+            .folder
+            .path()
+            .join(format!("results/r/logs/{trial:04}-1-app.log"));
+        fs_err::read_to_string(path).ok()
+    }
+}
+
+fn at(address: SocketAddr) -> Behaviour {
+    Behaviour {
+        address: Some(address.ip()),
+        log: "line of the app\n".to_owned(),
+        ..Behaviour::default()
+    }
+}
+
+fn verdicts(rows: &[TrialRow]) -> Vec<(u32, &str, &str, Option<&str>)> {
+    rows.iter()
+        .map(|row| {
+            (
+                row.trial,
+                row.window.as_str(),
+                row.verdict.as_str(),
+                row.reason.as_deref(),
+            )
+        })
+        .collect()
+}
+
+fn has_begun(event: &Event, phase: &str, trial: u32) -> bool {
+    matches!(&event.kind, EventKind::PhaseStarted { phase: name, trial: at, .. } if name == phase && at.trial == trial)
+}
+
+#[tokio::test]
+async fn every_window_of_every_trial_has_a_row_and_its_evidence() {
+    let bench = Bench::new(2).await;
+    let came = bench.run(|_, _| {}).await;
+    assert_eq!(
+        verdicts(&came.rows),
+        [
+            (1, "first", "valid", None),
+            (1, "second", "valid", None),
+            (2, "first", "valid", None),
+            (2, "second", "valid", None)
+        ]
+    );
+    for row in &came.rows {
+        assert!(row.throughput_rps.unwrap() > 10.0);
+        assert_eq!(row.successes, row.due);
+        assert_eq!(row.subject_cpu_limit_cores, Some(1.0));
+        assert!(
+            (row.subject_cpu_cores.unwrap() - 0.5).abs() < 0.1,
+            "{:?}",
+            row.subject_cpu_cores
+        );
+        assert!((row.warmup_s.unwrap() - 0.3).abs() < 1e-9);
+    }
+    assert_eq!(
+        came.summary,
+        SweepSummary {
+            valid: 2,
+            ..SweepSummary::default()
+        }
+    );
+    assert_eq!(
+        bench.log_of(1),
+        None,
+        "logs are for trials that are not valid"
+    );
+    let histograms = fs_err::read_dir(bench.folder.path().join("results/r/histograms"))
+        .unwrap()
+        .count();
+    assert_eq!(histograms, 4);
+}
+
+#[tokio::test]
+async fn a_trial_is_created_started_and_removed_before_the_next_begins() {
+    let bench = Bench::new(2).await;
+    bench.run(|_, _| {}).await;
+    let words: Vec<String> = bench
+        .engine
+        .changes()
+        .iter()
+        .filter_map(|call| call.split(' ').next().map(str::to_owned))
+        .collect();
+    let one = [
+        "create_network",
+        "create_container",
+        "start",
+        "remove",
+        "remove",
+    ];
+    assert_eq!(words, [one, one].concat());
+}
+
+#[tokio::test]
+async fn a_subject_that_exits_in_a_window_costs_that_window_and_no_other_trial() {
+    let bench = Bench::new(2).await;
+    let came = bench
+        .run(|engine, event| {
+            if has_begun(event, "second", 1) {
+                engine.end(
+                    "app",
+                    FakeExit {
+                        code: 137,
+                        oom_killed: true,
+                    },
+                );
+            }
+        })
+        .await;
+    assert_eq!(
+        verdicts(&came.rows),
+        [
+            (1, "first", "valid", None),
+            (1, "second", "failed", Some("exited")),
+            (2, "first", "valid", None),
+            (2, "second", "valid", None)
+        ]
+    );
+    let lost = &came.rows[1];
+    assert_eq!((lost.throughput_rps, lost.oom_killed), (None, Some(true)));
+    assert!(lost.detail.as_ref().unwrap().contains("137"));
+    assert_eq!(bench.log_of(1).as_deref(), Some("line of the app\n"));
+    assert_eq!((came.summary.valid, came.summary.failed), (1, 1));
+}
+
+#[tokio::test]
+async fn limits_changed_behind_our_back_are_caught_at_either_edge() {
+    // A window's beginning is told before its left edge is read: the next look
+    // is the left edge, the one after it the right edge.
+    let (both, last) = (["first", "second"].as_slice(), ["second"].as_slice());
+    for (phase, look, lost) in [
+        ("warm-up", 1, both),
+        ("first", 1, both),
+        ("first", 2, both),
+        ("second", 1, last),
+        ("second", 2, last),
+    ] {
+        let bench = Bench::new(1).await;
+        let address = server().await;
+        let came = bench
+            .run(|engine, event| {
+                if has_begun(event, phase, 1) {
+                    let calls = engine.calls();
+                    let looks = calls.iter().filter(|call| call.starts_with("inspect"));
+                    let wrong = Limits {
+                        nano_cpus: 700_000_000,
+                        ..Limits::default()
+                    };
+                    let limits_from_look = Some((looks.count() + look, wrong));
+                    engine.behave(
+                        "app",
+                        Behaviour {
+                            limits_from_look,
+                            ..at(address)
+                        },
+                    );
+                }
+            })
+            .await;
+        let failed = came
+            .rows
+            .iter()
+            .filter(|row| row.verdict == Verdict::Failed);
+        let windows: Vec<&str> = failed.clone().map(|row| row.window.as_str()).collect();
+        assert_eq!(windows, lost, "wrong from look {look} of {phase} on");
+        for row in failed {
+            assert_eq!(row.reason.as_deref(), Some("limits_not_applied"));
+            let detail = row.detail.as_ref().unwrap();
+            assert!(
+                detail.contains("cpus 1 ") && detail.contains("0.7"),
+                "{detail}"
+            );
+            assert_eq!(row.throughput_rps, None);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_launch_that_fails_is_a_row_with_words_and_the_sweep_goes_on() {
+    for call in [
+        FakeCall::CreateNetwork,
+        FakeCall::CreateContainer,
+        FakeCall::Start,
+    ] {
+        let bench = Bench::new(2).await;
+        bench
+            .engine
+            .fault(call, 1, FakeFault::Fail(EngineErrorKind::Other));
+        let came = bench.run(|_, _| {}).await;
+        assert_eq!(came.rows[0].verdict, Verdict::Failed, "{call}");
+        assert!(came.rows[0].detail.is_some());
+        assert_eq!(came.rows[0].window_s, Some(0.3), "what was planned is said");
+        assert_eq!(came.rows[2].verdict, Verdict::Valid, "{call}");
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_never_answers_is_a_row_with_what_was_seen_last() {
+    let mut bench = Bench::new(1).await;
+    bench.plan.settings.ready_timeout = Duration::from_millis(400);
+    let address = server().await;
+    bench.engine.behave(
+        "app",
+        Behaviour {
+            status: 503,
+            ..at(address)
+        },
+    );
+    let came = bench.run(|_, _| {}).await;
+    assert_eq!(came.rows[0].reason.as_deref(), Some("not_ready"));
+    assert!(came.rows[0].detail.as_ref().unwrap().contains("503"));
+}
+
+#[tokio::test]
+async fn an_interrupt_tears_the_trial_down_and_skips_the_rest() {
+    let bench = Bench::new(3).await;
+    let came = bench
+        .run(|_, event| {
+            if has_begun(event, "first", 1) {
+                bench.asked.send_replace(true);
+            }
+        })
+        .await;
+    let reasons: Vec<_> = came
+        .rows
+        .iter()
+        .map(|row| (row.trial, row.verdict, row.reason.as_deref().unwrap()))
+        .collect();
+    let interrupted = "interrupted";
+    assert_eq!(reasons[0], (1, Verdict::Failed, interrupted));
+    assert_eq!(reasons[2], (2, Verdict::Skipped, interrupted));
+    assert_eq!(reasons[5], (3, Verdict::Skipped, interrupted));
+    assert!(came.summary.interrupted);
+    assert_eq!(came.summary.skipped, 2);
+}
+
+#[tokio::test]
+async fn failures_in_a_row_end_the_sweep_and_the_rest_has_rows() {
+    let mut bench = Bench::new(4).await;
+    bench.plan.settings.max_consecutive_failures = 2;
+    bench
+        .engine
+        .fault_always(FakeCall::Start, FakeFault::Fail(EngineErrorKind::Other));
+    let came = bench.run(|_, _| {}).await;
+    let by_trial: Vec<_> = came
+        .rows
+        .iter()
+        .step_by(2)
+        .map(|row| (row.verdict, row.reason.as_deref().unwrap()))
+        .collect();
+    assert_eq!(
+        by_trial,
+        [
+            (Verdict::Failed, "start_failed"),
+            (Verdict::Failed, "start_failed"),
+            (Verdict::Skipped, "too_many_failures"),
+            (Verdict::Skipped, "too_many_failures")
+        ]
+    );
+    assert!(
+        came.summary
+            .ended_early
+            .as_ref()
+            .unwrap()
+            .contains("2 trials failed in a row")
+    );
+}
+
+#[tokio::test]
+async fn fail_fast_ends_at_the_first_failure() {
+    let mut bench = Bench::new(2).await;
+    bench.plan.settings.fail_fast = true;
+    bench
+        .engine
+        .fault(FakeCall::Start, 1, FakeFault::Fail(EngineErrorKind::Other));
+    let came = bench.run(|_, _| {}).await;
+    assert_eq!(came.rows[2].reason.as_deref(), Some("fail_fast"));
+}
+
+#[tokio::test]
+async fn words_of_failures_hold_no_secret() {
+    let mut bench = Bench::new(1).await;
+    bench.secrets.hide("hunter2-hunter2");
+    let address = server().await;
+    bench.engine.behave(
+        "app",
+        Behaviour {
+            log: "password hunter2-hunter2 rejected\n".to_owned(),
+            exits_after: Some((
+                Duration::ZERO,
+                FakeExit {
+                    code: 3,
+                    oom_killed: false,
+                },
+            )),
+            answers_after: None,
+            ..at(address)
+        },
+    );
+    let came = bench.run(|_, _| {}).await;
+    let log = bench.log_of(1).unwrap();
+    let detail = came.rows[0].detail.clone().unwrap();
+    let told = format!("{:?}", came.events);
+    for text in [&log, &detail, &told] {
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+    assert!(log.contains("secret:"));
+}
+
+#[tokio::test]
+async fn a_skipped_trial_is_not_launched() {
+    let mut bench = Bench::new(2).await;
+    bench.plan.jobs[0].skip = Some(Reason::new("cpus_exceed_host", "too large"));
+    let came = bench.run(|_, _| {}).await;
+    assert_eq!(came.rows[0].verdict, Verdict::Skipped);
+    assert_eq!(came.rows[0].detail.as_deref(), Some("too large"));
+    assert_eq!(
+        bench
+            .engine
+            .changes()
+            .iter()
+            .filter(|call| call.starts_with("start"))
+            .count(),
+        1
+    );
+}
+
+#[tokio::test]
+async fn the_time_left_shrinks_from_trial_to_trial() {
+    let bench = Bench::new(3).await;
+    let came = bench.run(|_, _| {}).await;
+    let left: Vec<f64> =
+        came.events
+            .iter()
+            .filter_map(|event| match event.kind {
+                EventKind::TrialStarted { left_s, .. }
+                | EventKind::TrialFinished { left_s, .. } => Some(left_s),
+                _ => None,
+            })
+            .collect();
+    assert!(
+        left.windows(2).all(|pair| pair[1] <= pair[0] + 0.5),
+        "{left:?}"
+    );
+    assert!(*left.last().unwrap() < 1e-9);
+}

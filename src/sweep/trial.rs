@@ -25,7 +25,10 @@ pub struct Reason {
 impl Reason {
     /// A reason from its code and words.
     pub fn new(code: &'static str, words: impl Into<String>) -> Self {
-        Self { code, words: words.into() }
+        Self {
+            code,
+            words: words.into(),
+        }
     }
 }
 
@@ -182,7 +185,24 @@ mod tests {
                 }
             }
         }
-        insta::assert_snapshot!(table, @"");
+        insta::assert_snapshot!(table, @"
+        launching  Launched        -> loading                StartLoad
+        launching  Broke           -> stopping(exited)       TearDown
+        launching  Interrupted     -> stopping(interrupted)  TearDown
+        launching  DeadlinePassed  -> stopping(not_ready)    TearDown
+        loading    WindowOpened    -> measuring              Wait
+        loading    LoadDone        -> stopping               TearDown
+        loading    Broke           -> stopping(exited)       TearDown
+        loading    Interrupted     -> stopping(interrupted)  TearDown
+        loading    DeadlinePassed  -> stopping(load_failed)  TearDown
+        measuring  WindowClosed    -> loading                Wait
+        measuring  LoadDone        -> stopping(load_failed)  TearDown
+        measuring  Broke           -> stopping(exited)       TearDown
+        measuring  Interrupted     -> stopping(interrupted)  TearDown
+        measuring  DeadlinePassed  -> stopping(load_failed)  TearDown
+        stopping   DeadlinePassed  -> done                   Finish
+        stopping   TornDown        -> done                   Finish
+        ");
     }
 
     #[test]
@@ -195,7 +215,10 @@ mod tests {
             for signal in all_signals() {
                 let (after, action) = step(state.clone(), signal);
                 if matches!(after, State::Done(_)) && !matches!(state, State::Done(_)) {
-                    assert!(matches!(state, State::Stopping(_)), "{state:?} ended without stopping");
+                    assert!(
+                        matches!(state, State::Stopping(_)),
+                        "{state:?} ended without stopping"
+                    );
                 }
                 if matches!(after, State::Stopping(_)) && after != state {
                     assert_eq!(action, Action::TearDown);

@@ -31,13 +31,27 @@ const CONNECTS: usize = 11;
 const CONNECT_LIMIT: Duration = Duration::from_secs(1);
 
 /// What each service says of its version, where it can be asked.
-pub(super) async fn versions<E: Engine>(engine: &E, launched: &Launched, stack: &Stack) -> IndexMap<String, String> {
+pub(super) async fn versions<E: Engine>(
+    engine: &E,
+    launched: &Launched,
+    stack: &Stack,
+) -> IndexMap<String, String> {
     let mut versions = IndexMap::new();
     for (service, id) in launched.running() {
-        let Some(program) = stack.services.get(service).and_then(|service| program_of(&service.image)) else {
+        let Some(program) = stack
+            .services
+            .get(service)
+            .and_then(|service| program_of(&service.image))
+        else {
             continue;
         };
-        let argument = if program == "nginx" { "-v" } else if program == "rabbitmqctl" { "version" } else { "--version" };
+        let argument = if program == "nginx" {
+            "-v"
+        } else if program == "rabbitmqctl" {
+            "version"
+        } else {
+            "--version"
+        };
         let command = [program.to_owned(), argument.to_owned()];
         if let Ok((0, output)) = engine.exec(id, &command, ASK_LIMIT).await {
             if let Some(line) = output.lines().find(|line| !line.trim().is_empty()) {
@@ -54,7 +68,10 @@ pub(super) async fn idle_connect_ms(address: std::net::SocketAddr) -> Option<f64
     for _ in 0..CONNECTS {
         let begun = Instant::now();
         let connect = tokio::net::TcpStream::connect(address);
-        tokio::time::timeout(CONNECT_LIMIT, connect).await.ok()?.ok()?;
+        tokio::time::timeout(CONNECT_LIMIT, connect)
+            .await
+            .ok()?
+            .ok()?;
         times.push(begun.elapsed().as_secs_f64() * 1e3);
     }
     times.sort_by(f64::total_cmp);
@@ -65,7 +82,10 @@ pub(super) async fn idle_connect_ms(address: std::net::SocketAddr) -> Option<f64
 fn program_of(image: &str) -> Option<&'static str> {
     let name = image.rsplit('/').next().unwrap_or(image);
     let name = name.split([':', '@']).next().unwrap_or(name);
-    SERVERS.iter().find(|(word, _)| name.contains(word)).map(|(_, program)| *program)
+    SERVERS
+        .iter()
+        .find(|(word, _)| name.contains(word))
+        .map(|(_, program)| *program)
 }
 
 #[cfg(test)]

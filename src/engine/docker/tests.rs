@@ -172,7 +172,11 @@ fn a_service_that_says_nothing_gets_nothing_but_our_labels() {
       "HostConfig": {
         "CapAdd": [],
         "CapDrop": [],
+        "Dns": [],
+        "DnsOptions": [],
+        "DnsSearch": [],
         "ExtraHosts": [],
+        "GroupAdd": [],
         "Mounts": [],
         "NetworkMode": "none",
         "Privileged": false,
@@ -180,6 +184,7 @@ fn a_service_that_says_nothing_gets_nothing_but_our_labels() {
         "RestartPolicy": {
           "Name": "no"
         },
+        "SecurityOpt": [],
         "Sysctls": {},
         "Ulimits": []
       },

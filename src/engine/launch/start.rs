@@ -140,7 +140,10 @@ async fn create_all<E: Engine>(
         let created = engine.create_network(&networks[name], network, &labels);
         async move { created.await.map_err(failed(format!("network `{name}`"))) }
     }));
-    let own_volumes = stack.volumes.iter().filter(|(_, volume)| volume.external.is_none());
+    let own_volumes = stack
+        .volumes
+        .iter()
+        .filter(|(_, volume)| volume.external.is_none());
     let make_volumes = join_all(own_volumes.map(|(name, volume)| {
         let created = engine.create_volume(&volumes[name], volume, &labels);
         async move { created.await.map_err(failed(format!("volume `{name}`"))) }
