@@ -9,7 +9,7 @@
 //! digest says 'the same value as over there' within one run and nothing else.
 
 use std::collections::BTreeSet;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use sha2::{Digest, Sha256};
 
@@ -80,12 +80,14 @@ impl Secrets {
         hasher.update(self.salt);
         hasher.update(value.as_bytes());
         let digest = hasher.finalize();
-        let hex: String = digest
+        digest
             .iter()
             .take(6)
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        format!("secret:{hex}")
+            .fold("secret:".to_owned(), |mut text, byte| {
+                // Writing to a String cannot fail.
+                let _ = write!(text, "{byte:02x}");
+                text
+            })
     }
 }
 

@@ -66,8 +66,8 @@ pub fn format_duration(duration: Duration) -> String {
     if total_ms < 1_000 {
         return format!("{total_ms} ms");
     }
-    let total_s = (duration.as_secs_f64()).round() as u64;
-    let (hours, minutes, seconds) = (total_s / 3600, total_s / 60 % 60, total_s % 60);
+    let whole_s = duration.as_secs_f64().round() as u64;
+    let (hours, minutes, seconds) = (whole_s / 3600, whole_s / 60 % 60, whole_s % 60);
     if hours > 0 {
         format!("{hours} h {minutes:02} min")
     } else if minutes > 0 {

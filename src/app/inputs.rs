@@ -106,10 +106,9 @@ impl Inputs {
     fn try_first_cells(&mut self, problems: &mut Vec<Problem>) {
         let mut seen = BTreeSet::new();
         for cell in 0..self.plan.cells.len() {
-            if seen.insert(self.plan.tier_of(cell).to_string()) {
-                if let Err(more) = self.resolve(cell) {
-                    problems.extend(more.0);
-                }
+            let is_first = seen.insert(self.plan.tier_of(cell).to_string());
+            if is_first && let Err(more) = self.resolve(cell) {
+                problems.extend(more.0);
             }
         }
     }
@@ -119,7 +118,7 @@ impl Inputs {
     /// **Errors**: every problem of what would be started.
     pub(super) fn resolve(&mut self, cell: usize) -> Result<Stack, Problems> {
         let mut variables = self.settings.clone();
-        variables.extend(self.variables_of(&self.plan.cells[cell]));
+        variables.extend(Self::variables_of(&self.plan.cells[cell]));
         let request = ResolveRequest {
             cell: &variables,
             environment: &self.environment,
@@ -161,7 +160,7 @@ impl Inputs {
     }
 
     /// Axes and derived values of a cell as text, by name.
-    pub(super) fn variables_of(&self, cell: &Cell) -> IndexMap<String, String> {
+    pub(super) fn variables_of(cell: &Cell) -> IndexMap<String, String> {
         cell.variables()
             .map(|(name, text)| (name.to_owned(), text))
             .collect()
@@ -170,7 +169,7 @@ impl Inputs {
     /// What the workload may name for a cell: its values, `--set`, and `env.X`.
     pub(super) fn workload_variables(&self, cell: &Cell) -> IndexMap<String, String> {
         let mut variables = self.settings.clone();
-        variables.extend(self.variables_of(cell));
+        variables.extend(Self::variables_of(cell));
         for used in self.workload.environment() {
             if let Some(value) = self.environment.get(&used.name) {
                 variables.insert(format!("env.{}", used.name), value.clone());

@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 use super::error::AppError;
 use super::inputs::Inputs;
 use crate::load::{LoadModel, PhasePlan};
-use crate::matrix::{ASSUMED_DEAD_TIME, CellLoad, CellPhase};
+use crate::matrix::{ASSUMED_DEAD_TIME, Answers, CellLoad, CellPhase};
 use crate::stack::Stack;
 use crate::sweep::{Job, JobPhase, ReadySpec, Reason, Settings, Slo, SweepPlan, TargetSpec};
 
@@ -109,7 +109,7 @@ pub(super) fn default_load_threads() -> usize {
 
 fn job_phase(phase: CellPhase) -> JobPhase {
     JobPhase {
-        answers: phase.answers.map(|answers| answers.as_str()),
+        answers: phase.answers.map(Answers::as_str),
         load_tied_to_knob: phase.load_tied_to_knob,
         plan: PhasePlan {
             name: phase.name,

@@ -45,12 +45,12 @@ pub(super) fn draw(folder: &RunFolder, printer: Printer, with_data: bool) -> Res
         Err(error @ ChartError::NoCells { .. }) => printer.note(&format!("no charts: {error}")),
         Err(error) => return Err(AppError::environment(error)),
     }
-    if let Some(tier) = &about.tier {
-        if let Parity::Skipped(why) = write_parity(&read.rows, tier, folder.charts())? {
-            printer.note(&format!(
-                "no tables in the layout of the reference study: {why}"
-            ));
-        }
+    if let Some(tier) = &about.tier
+        && let Parity::Skipped(why) = write_parity(&read.rows, tier, folder.charts())?
+    {
+        printer.note(&format!(
+            "no tables in the layout of the reference study: {why}"
+        ));
     }
     printer.note(&format!("rows    {}", folder.trials_csv().display()));
     Ok(())

@@ -88,7 +88,7 @@ pub(super) async fn run(
             asked,
             &mut emit,
         );
-        until_done(sweep, &mut interrupts, &plan, printer).await?
+        Box::pin(until_done(sweep, &mut interrupts, &plan, printer)).await?
     };
     let Some(summary) = summary else {
         return Ok(Outcome::Interrupted);

@@ -3,6 +3,8 @@
 //! They say 'best measured' and show every repeat, because no confidence is
 //! computed: two cells whose repeats overlap have not been told apart.
 
+use std::fmt::Write as _;
+
 use super::table::{Align, Table, latency_ms, rate};
 use crate::results::{BestMeasured, RankedCell, TierBest, TrialRow};
 
@@ -73,13 +75,14 @@ fn tier_table(best: &TierBest, rows: &[TrialRow], tier: &str) -> String {
     }
     let more = best.by_throughput.len().saturating_sub(SHOWN);
     if more > 0 {
-        text.push_str(&format!("  and {more} more in trials.csv\n"));
+        let _ = writeln!(text, "  and {more} more in trials.csv");
     }
     for cell in &best.unmeasured {
-        text.push_str(&format!(
-            "  {}: no valid measurement ({})\n",
+        let _ = writeln!(
+            text,
+            "  {}: no valid measurement ({})",
             cell.cell_id, cell.reason
-        ));
+        );
     }
     text
 }

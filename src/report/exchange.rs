@@ -1,5 +1,7 @@
 //! One request and its answer, for whoever is writing a workload.
 
+use std::fmt::Write as _;
+
 use super::table::latency_ms;
 use crate::load::Exchange;
 
@@ -19,7 +21,7 @@ pub fn exchange_text(index: usize, n: usize, exchange: &Exchange, in_full: bool)
         latency_ms(exchange.latency.as_secs_f64() * 1e3)
     );
     if let Some(why) = &exchange.why {
-        text.push_str(&format!("\n  FAILED: {why}"));
+        let _ = write!(text, "\n  FAILED: {why}");
     }
     if in_full {
         if let Some(request) = &exchange.request {

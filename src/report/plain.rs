@@ -1,5 +1,6 @@
 //! Plain lines on stderr: for logs, CI, and as the lasting part of the console.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::table::{latency_ms, rate};
@@ -106,22 +107,7 @@ pub(super) fn line_of(kind: &EventKind) -> Option<String> {
             detail,
             flags,
             ..
-        } => {
-            let mut line = format!("{} {verdict}", name_of(trial));
-            if let Some(reason) = reason {
-                line.push_str(&format!(" ({reason})"));
-            }
-            if let Some(detail) = detail {
-                line.push_str(&format!(
-                    ": {}",
-                    detail.trim().replace('\n', "\n          ")
-                ));
-            }
-            if !flags.is_empty() {
-                line.push_str(&format!(" [{}]", flags.join(", ")));
-            }
-            line
-        }
+        } => trial_finished(trial, verdict, reason.as_deref(), detail.as_deref(), flags),
         EventKind::Warned { text } => format!("warning: {text}"),
         EventKind::RunFinished {
             run_id,
@@ -142,6 +128,27 @@ pub(super) fn line_of(kind: &EventKind) -> Option<String> {
             )
         }
     })
+}
+
+fn trial_finished(
+    trial: &TrialRef,
+    verdict: &str,
+    reason: Option<&str>,
+    detail: Option<&str>,
+    flags: &[String],
+) -> String {
+    let mut line = format!("{} {verdict}", name_of(trial));
+    // Writing to a String cannot fail.
+    if let Some(reason) = reason {
+        let _ = write!(line, " ({reason})");
+    }
+    if let Some(detail) = detail {
+        let _ = write!(line, ": {}", detail.trim().replace('\n', "\n          "));
+    }
+    if !flags.is_empty() {
+        let _ = write!(line, " [{}]", flags.join(", "));
+    }
+    line
 }
 
 /// `[3/8] cpus-1__web-2`, with the attempt where it is not the first.

@@ -18,10 +18,6 @@ use crate::stack::Stack;
 
 /// The rows of a trial, in the order of its windows.
 pub(super) fn rows_of(plan: &SweepPlan, job: &Job, outcome: &TrialOutcome) -> Vec<TrialRow> {
-    let failure = match &outcome.ending {
-        Ending::Measured => None,
-        Ending::Failed(reason) => Some((Verdict::Failed, reason)),
-    };
     windows(job)
         .map(|(index, phase)| {
             let mut row = base_row(&plan.run_id, job, phase);
@@ -32,22 +28,16 @@ pub(super) fn rows_of(plan: &SweepPlan, job: &Job, outcome: &TrialOutcome) -> Ve
             row.oom_killed = outcome.oom_killed;
             row.subject_cpu_limit_cores = cpu_limit(&job.stack, &plan.subject);
             row.warmup_s = Some(warm_up_before(job, index).as_secs_f64());
-            match outcome.windows.iter().find(|window| window.phase == index) {
-                Some(window) => fill(&mut row, window, phase, plan),
-                None => {
-                    let (verdict, reason) = failure.map_or_else(
-                        || {
-                            (
-                                Verdict::Failed,
-                                Reason::new("load_failed", "the window was never held"),
-                            )
-                        },
-                        |(verdict, reason)| (verdict, reason.clone()),
-                    );
-                    row.verdict = verdict;
-                    row.reason = Some(reason.code.to_owned());
-                    row.detail = Some(reason.words);
-                }
+            if let Some(window) = outcome.windows.iter().find(|window| window.phase == index) {
+                fill(&mut row, window, phase, plan);
+            } else {
+                let reason = match &outcome.ending {
+                    Ending::Failed(reason) => reason.clone(),
+                    Ending::Measured => Reason::new("load_failed", "the window was never held"),
+                };
+                row.verdict = Verdict::Failed;
+                row.reason = Some(reason.code.to_owned());
+                row.detail = Some(reason.words);
             }
             row
         })

@@ -83,7 +83,7 @@ pub async fn run<E: Engine>(
             at: clock.now_text(),
             elapsed: clock.elapsed(),
             kind,
-        })
+        });
     };
     let shared = Shared {
         engine,

@@ -20,9 +20,10 @@ use super::{
     Action, Clock, Ending, Job, JobPhase, Reason, Signal, State, SweepPlan, TargetSpec, step,
 };
 use crate::engine::{
-    Engine, Exit, HostCpu, HostFacts, Launch, LaunchTarget, Launched, Lease, Owner, Proof,
-    ProofError, Reading, ReadyProbe, TrialTag, check_limits, collect_logs, collect_trial_logs,
-    differences, host_use, launch, read_host_cpu, snapshot, watch_exits,
+    Engine, Exit, HostCpu, HostFacts, Inspection, Launch, LaunchTarget, Launched, Lease, Owner,
+    Proof, ProofError, Reading, ReadyProbe, TargetPath, TeardownReport, TrialTag, check_limits,
+    collect_logs, collect_trial_logs, differences, host_use, launch, read_host_cpu, snapshot,
+    watch_exits,
 };
 use crate::event::{EventKind, TrialRef};
 use crate::load::{LoadModel, LoadPlan, LoadSignal, RunningLoad, Target};
@@ -31,7 +32,7 @@ use crate::measure::{Judgement, Pacing, judge};
 /// Beyond its nominal length and its drains, a load that goes on this long hangs.
 const LOAD_SLACK: Duration = Duration::from_secs(30);
 /// Creating containers is no part of `ready_timeout`; it must end as well.
-const CREATE_LIMIT: Duration = Duration::from_secs(120);
+const CREATE_LIMIT: Duration = Duration::from_mins(2);
 /// When an edge cannot be read, the container's exit usually arrives within this.
 const EXIT_GRACE: Duration = Duration::from_secs(1);
 
@@ -104,21 +105,12 @@ pub(super) async fn run_trial<E: Engine>(
         (state, oom_killed) = trial.load(launched, state).await;
     }
     let windows = std::mem::take(&mut trial.windows);
-
-    let mut restarts = None;
-    if let Some(launched) = &launched {
-        if let Some(Ok(seen)) = inspect_subject(&**shared.engine, launched).await {
-            restarts = u32::try_from(seen.restarts).ok();
-            oom_killed = oom_killed.or(Some(seen.oom_killed));
-        }
-    }
+    let subject = match &launched {
+        Some(launched) => look_at_subject(&**shared.engine, launched).await,
+        None => None,
+    };
     let logs = if needs_logs(&state, job, &windows) {
-        match &launched {
-            Some(launched) => collect_logs(&**shared.engine, launched).await,
-            None => collect_trial_logs(&**shared.engine, &tag)
-                .await
-                .unwrap_or_default(),
-        }
+        logs_of(&**shared.engine, launched.as_ref(), &tag).await
     } else {
         Vec::new()
     };
@@ -126,44 +118,55 @@ pub(super) async fn run_trial<E: Engine>(
     let tear_down = Instant::now();
     let report = lease.release().await;
     let (state, _) = step(state, Signal::TornDown);
-    let ending = match state {
-        State::Done(ending) => ending,
-        other => Ending::Failed(Reason::new(
-            "bug",
-            format!("the trial ended while {other:?}"),
-        )),
-    };
-    let left_behind = (!report.is_complete()).then(|| {
-        let names: Vec<String> = report
-            .left
-            .iter()
-            .map(|(thing, error)| format!("{} ({error})", thing.name))
-            .collect();
-        let unknown = report.unknown.iter().map(|error| error.to_string());
-        names
-            .into_iter()
-            .chain(unknown)
-            .collect::<Vec<_>>()
-            .join(", ")
-    });
     TrialOutcome {
-        ending,
+        ending: match state {
+            State::Done(ending) => ending,
+            other => Ending::Failed(Reason::new(
+                "bug",
+                format!("the trial ended while {other:?}"),
+            )),
+        },
         windows,
         started_at,
         target_path: launched
             .as_ref()
-            .map(|launched| match launched.target_path {
-                Some(path) => path.as_str(),
-                None => "remote",
-            }),
+            .map(|launched| launched.target_path.map_or("remote", TargetPath::as_str)),
         dead_time: launched
             .is_some()
             .then(|| ready_after + tear_down.elapsed()),
-        restarts,
-        oom_killed,
+        restarts: subject
+            .as_ref()
+            .and_then(|seen| u32::try_from(seen.restarts).ok()),
+        oom_killed: oom_killed.or(subject.map(|seen| seen.oom_killed)),
         logs,
-        left_behind,
+        left_behind: (!report.is_complete()).then(|| left_behind(&report)),
     }
+}
+
+async fn look_at_subject<E: Engine>(engine: &E, launched: &Launched) -> Option<Inspection> {
+    engine.inspect(launched.subject_id()?).await.ok()
+}
+
+async fn logs_of<E: Engine>(
+    engine: &E,
+    launched: Option<&Launched>,
+    tag: &TrialTag,
+) -> Vec<(String, String)> {
+    match launched {
+        Some(launched) => collect_logs(engine, launched).await,
+        // Logs explain a failure; that they cannot be had must not hide it.
+        None => collect_trial_logs(engine, tag).await.unwrap_or_default(),
+    }
+}
+
+/// What tear-down could not remove, and why.
+fn left_behind(report: &TeardownReport) -> String {
+    let things = report
+        .left
+        .iter()
+        .map(|(thing, error)| format!("{} ({})", thing.name, chain(error)));
+    let unknown = report.unknown.iter().map(|error| chain(error));
+    things.chain(unknown).collect::<Vec<_>>().join(", ")
 }
 
 impl<E: Engine> Trial<'_, E> {
@@ -450,13 +453,6 @@ pub(super) fn pacing_of(phase: &JobPhase) -> Pacing {
         LoadModel::Closed { .. } => Pacing::Closed,
         LoadModel::Open { .. } => Pacing::Open,
     }
-}
-
-async fn inspect_subject<E: Engine>(
-    engine: &E,
-    launched: &Launched,
-) -> Option<Result<crate::engine::Inspection, crate::engine::EngineError>> {
-    Some(engine.inspect(launched.subject_id()?).await)
 }
 
 fn exit_reason(exit: Result<Exit, String>) -> Reason {

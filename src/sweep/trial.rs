@@ -128,6 +128,8 @@ fn stop(reason: Reason) -> (State, Action) {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
 
     fn broke() -> Signal {
@@ -177,11 +179,12 @@ mod tests {
                 };
                 let (next, action) = step(state.clone(), signal);
                 if next != state || action != Action::Wait {
-                    table.push_str(&format!(
-                        "{:<10} {label:<15} -> {:<22} {action:?}\n",
+                    let _ = writeln!(
+                        table,
+                        "{:<10} {label:<15} -> {:<22} {action:?}",
                         name(&state),
                         name(&next)
-                    ));
+                    );
                 }
             }
         }

@@ -53,10 +53,11 @@ pub(super) async fn versions<E: Engine>(
             "--version"
         };
         let command = [program.to_owned(), argument.to_owned()];
-        if let Ok((0, output)) = engine.exec(id, &command, ASK_LIMIT).await {
-            if let Some(line) = output.lines().find(|line| !line.trim().is_empty()) {
-                versions.insert(service.to_owned(), line.trim().to_owned());
-            }
+        let Ok((0, output)) = engine.exec(id, &command, ASK_LIMIT).await else {
+            continue;
+        };
+        if let Some(line) = output.lines().find(|line| !line.trim().is_empty()) {
+            versions.insert(service.to_owned(), line.trim().to_owned());
         }
     }
     versions

@@ -150,7 +150,7 @@ fn a_missing_socket_is_an_environment_error_with_a_hint() {
         .env("DOCKER_HOST", "unix:///nonexistent/docker.sock")
         .output()
         .unwrap();
-    let ended = crate::support::Ended::of(output).exits(3);
+    let ended = crate::support::Ended::of(&output).exits(3);
     assert!(
         ended.stderr.contains("/nonexistent/docker.sock"),
         "{}",
@@ -202,7 +202,7 @@ fn the_vendor_stack_passes_its_check() {
         .env("AIDBOX_AUTHORIZATION", "Basic bm90OmE=")
         .output()
         .unwrap();
-    crate::support::Ended::of(output).exits(0);
+    crate::support::Ended::of(&output).exits(0);
 }
 
 #[test]

@@ -47,7 +47,7 @@ impl Sandbox {
 
     /// Runs it to its end.
     pub(crate) fn run(&self, arguments: &[&str]) -> Ended {
-        Ended::of(self.command(arguments).output().unwrap())
+        Ended::of(&self.command(arguments).output().unwrap())
     }
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    pub(crate) fn of(output: Output) -> Self {
+    pub(crate) fn of(output: &Output) -> Self {
         Self {
             code: output.status.code().unwrap_or(-1),
             stdout: String::from_utf8_lossy(&output.stdout).into_owned(),

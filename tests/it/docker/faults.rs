@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use super::{Phases, Testbed, assert_nothing_left, container_of, docker, wait_until};
 
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_mins(2);
 
 /// Waits until the sweep's own events say that a phase has begun.
 fn wait_for_phase(testbed: &Testbed, phase: &str) {
     let events = testbed.sandbox.path().join("events.jsonl");
     let wanted = format!("\"phase\":\"{phase}\"");
-    wait_until(Duration::from_secs(60), || {
+    wait_until(Duration::from_mins(1), || {
         std::fs::read_to_string(&events).is_ok_and(|text| {
             text.lines()
                 .any(|line| line.contains("phase_started") && line.contains(&wanted))

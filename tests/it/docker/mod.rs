@@ -7,6 +7,7 @@ mod failures;
 mod faults;
 mod sweeps;
 
+use std::fmt::Write as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -53,15 +54,17 @@ impl Testbed {
             phases.warm_up,
         );
         if let Some(seconds) = phases.latency {
-            text.push_str(&format!(
+            let _ = write!(
+                text,
                 "\n[[phase]]\nname = \"latency\"\nwindow = true\nanswers = \"latency\"\n\
                  open = {{ requests_per_second = 200 }}\nduration = \"{seconds}s\"\n"
-            ));
+            );
         }
-        text.push_str(&format!(
+        let _ = write!(
+            text,
             "\n[[phase]]\nname = \"stress\"\nwindow = true\nanswers = \"capacity\"\nclosed = {{ users = 4 }}\nduration = \"{}s\"\n{more}",
             phases.stress
-        ));
+        );
         self.sandbox.write("matrix.toml", &text);
     }
 
@@ -75,7 +78,7 @@ impl Testbed {
 
     /// Runs it to its end.
     pub(super) fn run(&self, arguments: &[&str]) -> Ended {
-        Ended::of(self.command(arguments).output().unwrap())
+        Ended::of(&self.command(arguments).output().unwrap())
     }
 
     /// Starts it and lets the test go on.
@@ -168,7 +171,7 @@ impl Running {
             }
             pause();
         }
-        Ended::of(self.child.wait_with_output().unwrap())
+        Ended::of(&self.child.wait_with_output().unwrap())
     }
 }
 
@@ -195,7 +198,7 @@ pub(super) fn docker(arguments: &[&str]) -> String {
 pub(super) fn container_of(service: &str) -> String {
     let filter = format!("label=nightsweep.service={service}");
     let mut id = String::new();
-    wait_until(Duration::from_secs(60), || {
+    wait_until(Duration::from_mins(1), || {
         id = docker(&["ps", "-q", "--filter", &filter]);
         !id.is_empty()
     });

@@ -119,7 +119,7 @@ fn redrawn_charts_are_the_same(testbed: &Testbed, folder: &Path) {
         .env("DOCKER_HOST", "unix:///nonexistent/docker.sock")
         .output()
         .unwrap();
-    crate::support::Ended::of(output).exits(0);
+    crate::support::Ended::of(&output).exits(0);
     assert!(first == read(&charts), "redrawn charts differ");
 }
 
@@ -149,7 +149,7 @@ fn secrets_of_the_environment_are_in_no_file() {
         .env("NIGHTSWEEP_TEST_TOKEN", secret)
         .output()
         .unwrap();
-    let ended = crate::support::Ended::of(output).exits(4);
+    let ended = crate::support::Ended::of(&output).exits(4);
     assert_nothing_left();
     assert!(!ended.stdout.contains(secret) && !ended.stderr.contains(secret));
 
@@ -211,7 +211,7 @@ fn two_sweeps_and_a_bystander_do_not_disturb_each_other() {
         .spawn()
         .unwrap();
     testbed.run(&["run"]).exits(0);
-    crate::support::Ended::of(second.wait_with_output().unwrap()).exits(0);
+    crate::support::Ended::of(&second.wait_with_output().unwrap()).exits(0);
     assert_nothing_left();
     assert_eq!(
         docker(&["volume", "rm", &bystander]),
