@@ -2,7 +2,7 @@
 //!
 //! A library for its own binary and tests. In reading order:
 //!
-//! - [`problem`], [`units`], [`scalar`], [`secret`]: what everybody uses
+//! - [`problem`], [`placed`], [`units`], [`scalar`], [`secret`]: what everybody uses
 //! - [`matrix`]: a matrix file, its cells, the plan
 //! - [`stack`]: Compose files to what one cell launches
 //! - [`engine`]: the container engine: launch, proof, tear-down
@@ -23,6 +23,7 @@ pub mod event;
 pub mod load;
 pub mod matrix;
 pub mod measure;
+pub mod placed;
 pub mod problem;
 pub mod report;
 pub mod results;

@@ -14,7 +14,7 @@ use crate::load::Workload;
 use crate::matrix::{self, Cell, Located, Plan, Sweep};
 use crate::problem::{Location, Problem, Problems, nearest};
 use crate::secret::Secrets;
-use crate::stack::{ComposeFiles, OverrideNode, OverrideValue, ResolveRequest, Stack};
+use crate::stack::{ComposeFiles, ResolveRequest, Stack};
 
 /// What was read and fits together.
 #[derive(Debug)]
@@ -249,7 +249,7 @@ fn read_files(sweep: &Sweep, folder: &Path) -> Result<(ComposeFiles, Workload, P
         None
     } else {
         let read = ComposeFiles::read(&paths).and_then(|files| match &sweep.overrides {
-            Some(tree) => files.with_override(&override_of(tree)),
+            Some(tree) => files.with_override(tree),
             None => Ok(files),
         });
         read.map_err(|more| problems.extend(more.0)).ok()
@@ -266,26 +266,6 @@ fn read_files(sweep: &Sweep, folder: &Path) -> Result<(ComposeFiles, Workload, P
             Ok((compose, workload, workload_path))
         }
         _ => Err(Problems(problems)),
-    }
-}
-
-/// The matrix's tree as the stack takes it; neither module knows the other.
-fn override_of(tree: &matrix::OverrideNode) -> OverrideNode {
-    let value = match &tree.value {
-        matrix::OverrideValue::Map(entries) => OverrideValue::Map(
-            entries
-                .iter()
-                .map(|(key, place, node)| (key.clone(), place.clone(), override_of(node)))
-                .collect(),
-        ),
-        matrix::OverrideValue::List(items) => {
-            OverrideValue::List(items.iter().map(override_of).collect())
-        }
-        matrix::OverrideValue::Scalar(scalar) => OverrideValue::Scalar(scalar.clone()),
-    };
-    OverrideNode {
-        location: tree.location.clone(),
-        value,
     }
 }
 

@@ -31,7 +31,6 @@ mod warnings;
 
 pub use cell::{Cell, CellId, Dropped};
 pub use expression::Expression;
-pub use override_node::{OverrideNode, OverrideValue};
 pub use plan::{ASSUMED_DEAD_TIME, CellLoad, CellPhase, Estimate, Plan, PlannedTrial, Role, plan};
 pub use read::read;
 pub use starter::{StarterFiles, StarterInput, StarterService, starter};

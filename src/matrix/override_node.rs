@@ -8,31 +8,11 @@ use toml::de::DeValue;
 
 use super::table::Notes;
 use super::value::scalar;
-use crate::problem::Location;
+use crate::placed::{PlacedNode, PlacedValue};
 use crate::scalar::Scalar;
 
-/// One value of the inline Compose file.
-#[derive(Debug, Clone, PartialEq)]
-pub struct OverrideNode {
-    /// Where it is.
-    pub location: Location,
-    /// What it is.
-    pub value: OverrideValue,
-}
-
-/// What a value of the inline Compose file is.
-#[derive(Debug, Clone, PartialEq)]
-pub enum OverrideValue {
-    /// Keys with their places and values, in file order.
-    Map(Vec<(String, Location, OverrideNode)>),
-    /// Items in order.
-    List(Vec<OverrideNode>),
-    /// A single value; texts may hold `${}`, which is left as it is.
-    Scalar(Scalar),
-}
-
 /// The tree of a TOML value; what cannot be in one is noted and left out.
-pub(super) fn node(value: &Spanned<DeValue<'_>>, notes: &mut Notes<'_>) -> Option<OverrideNode> {
+pub(super) fn node(value: &Spanned<DeValue<'_>>, notes: &mut Notes<'_>) -> Option<PlacedNode> {
     let at = value.span().start;
     let tree = match value.get_ref() {
         DeValue::Table(table) => {
@@ -46,21 +26,21 @@ pub(super) fn node(value: &Spanned<DeValue<'_>>, notes: &mut Notes<'_>) -> Optio
                     map.push((key.get_ref().as_ref().to_owned(), place, child));
                 }
             }
-            OverrideValue::Map(map)
+            PlacedValue::Map(map)
         }
         DeValue::Array(items) => {
-            OverrideValue::List(items.iter().filter_map(|item| node(item, notes)).collect())
+            PlacedValue::List(items.iter().filter_map(|item| node(item, notes)).collect())
         }
-        DeValue::Datetime(date) => OverrideValue::Scalar(Scalar::Text(date.to_string())),
+        DeValue::Datetime(date) => PlacedValue::Scalar(Scalar::Text(date.to_string())),
         single => match scalar(single) {
-            Ok(scalar) => OverrideValue::Scalar(scalar),
+            Ok(scalar) => PlacedValue::Scalar(scalar),
             Err(message) => {
                 notes.add(at, format!("in [override], {message}"));
                 return None;
             }
         },
     };
-    Some(OverrideNode {
+    Some(PlacedNode {
         location: notes.source.at(at),
         value: tree,
     })

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::expression::Expression;
-use super::override_node::OverrideNode;
 use super::read::target_url;
+use crate::placed::PlacedNode;
 use crate::problem::Location;
 use crate::scalar::Scalar;
 
@@ -48,7 +48,7 @@ pub struct Sweep {
     /// What every cell must keep to.
     pub constraints: Vec<Constraint>,
     /// The inline Compose file that is merged last.
-    pub overrides: Option<OverrideNode>,
+    pub overrides: Option<PlacedNode>,
     /// Names that say what is cheaper inside a tier; the first decides.
     pub cost: Vec<Located<String>>,
     /// How trials are repeated, ordered and given up.

@@ -12,8 +12,9 @@ use indexmap::{IndexMap, IndexSet};
 use super::dotenv::DotEnv;
 use super::file_reader::{FileReader, check_top, folder_of};
 use super::node::{Map, Node, Source, Tag, Value};
-use super::override_tree::{self, OverrideNode};
+use super::override_tree;
 use super::template::Template;
+use crate::placed::PlacedNode;
 use crate::problem::{Location, Problem, Problems, nearest};
 
 /// The Compose files of a stack, in the order in which they are merged.
@@ -89,7 +90,7 @@ impl ComposeFiles {
     /// The same files with an inline one merged last.
     ///
     /// **Errors**: mistakes at its top, and services that no file has.
-    pub fn with_override(mut self, tree: &OverrideNode) -> Result<Self, Problems> {
+    pub fn with_override(mut self, tree: &PlacedNode) -> Result<Self, Problems> {
         let source = Arc::new(Source {
             path: tree.location.file.clone(),
             folder: self.project.folder.clone(),

@@ -40,6 +40,5 @@ pub use model::{
     Attachment, Condition, Dependency, Healthcheck, Mount, MountSource, Network, Service, Stack,
     Volume,
 };
-pub use override_tree::{OverrideNode, OverrideValue};
 pub use resolve::{Resolution, ResolveRequest};
 pub use sketch::{ServiceSketch, sketch};

@@ -3,7 +3,8 @@
 mod damaged;
 
 use super::*;
-use crate::matrix::{Answers, Order, OverrideNode, OverrideValue, PhaseLoad, State, TargetUrl};
+use crate::matrix::{Answers, Order, PhaseLoad, State, TargetUrl};
+use crate::placed::{PlacedNode, PlacedValue};
 use crate::scalar::Scalar;
 use std::time::Duration;
 
@@ -482,8 +483,8 @@ fn an_override_is_kept_as_a_tree_with_places() {
     );
     let sweep = good(&text);
     let root = sweep.overrides.expect("there is one");
-    let map = |node: &OverrideNode| match &node.value {
-        OverrideValue::Map(entries) => entries.clone(),
+    let map = |node: &PlacedNode| match &node.value {
+        PlacedValue::Map(entries) => entries.clone(),
         other => panic!("{other:?}"),
     };
     let (services, _, node) = &map(&root)[0];
@@ -501,7 +502,7 @@ fn an_override_is_kept_as_a_tree_with_places() {
     assert_eq!(names, [("cpus", 19), ("ports", 20), ("environment", 21)]);
     assert_eq!(
         keys[0].2.value,
-        OverrideValue::Scalar(Scalar::Text("${cpus}".into()))
+        PlacedValue::Scalar(Scalar::Text("${cpus}".into()))
     );
     assert_eq!(keys[0].2.location.to_string(), "m.toml:19:8");
     let environment: Vec<_> = map(&keys[2].2).into_iter().map(|(key, ..)| key).collect();

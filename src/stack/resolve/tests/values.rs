@@ -1,9 +1,9 @@
 //! Where values come from and how they are typed.
 
 use super::*;
+use crate::placed::{PlacedNode, PlacedValue};
 use crate::problem::Location;
 use crate::scalar::Scalar;
-use crate::stack::{OverrideNode, OverrideValue};
 
 #[test]
 fn the_cell_wins_over_the_environment_over_dotenv() {
@@ -157,12 +157,12 @@ fn at(line: usize) -> Location {
 }
 
 /// An inline override of one service from keys and values.
-fn inline(service: &str, pairs: &[(&str, OverrideValue)]) -> OverrideNode {
-    let node = |value: OverrideValue, line| OverrideNode {
+fn inline(service: &str, pairs: &[(&str, PlacedValue)]) -> PlacedNode {
+    let node = |value: PlacedValue, line| PlacedNode {
         location: at(line),
         value,
     };
-    let map = |key: &str, below: OverrideNode| OverrideValue::Map(vec![(key.into(), at(1), below)]);
+    let map = |key: &str, below: PlacedNode| PlacedValue::Map(vec![(key.into(), at(1), below)]);
     let keys = pairs.iter().enumerate().map(|(index, (key, value))| {
         (
             (*key).to_owned(),
@@ -170,7 +170,7 @@ fn inline(service: &str, pairs: &[(&str, OverrideValue)]) -> OverrideNode {
             node(value.clone(), index + 2),
         )
     });
-    let service_node = node(OverrideValue::Map(keys.collect()), 1);
+    let service_node = node(PlacedValue::Map(keys.collect()), 1);
     let services = node(map(service, service_node), 1);
     node(map("services", services), 1)
 }
@@ -184,11 +184,8 @@ fn an_inline_override_is_merged_last_and_clears_the_twin_of_its_limit() {
     let tree = inline(
         "app",
         &[
-            (
-                "cpus",
-                OverrideValue::Scalar(Scalar::Text("${cpus}".into())),
-            ),
-            ("pids_limit", OverrideValue::Scalar(Scalar::Integer(50))),
+            ("cpus", PlacedValue::Scalar(Scalar::Text("${cpus}".into()))),
+            ("pids_limit", PlacedValue::Scalar(Scalar::Integer(50))),
         ],
     );
     let files = case.files().with_override(&tree).unwrap();
@@ -206,16 +203,13 @@ fn an_inline_override_is_merged_last_and_clears_the_twin_of_its_limit() {
 #[test]
 fn an_inline_override_is_checked_at_its_own_place() {
     let case = Case::app("image: a");
-    let tree = inline("ap", &[("cpus", OverrideValue::Scalar(Scalar::Integer(1)))]);
+    let tree = inline("ap", &[("cpus", PlacedValue::Scalar(Scalar::Integer(1)))]);
     let problems = case.files().with_override(&tree).unwrap_err();
     assert_eq!(
         problems.to_string(),
         "matrix.toml:1:1: services.ap: no Compose file has this service\n  hint: did you mean `app`?"
     );
-    let tree = inline(
-        "app",
-        &[("cpus", OverrideValue::Scalar(Scalar::Integer(-1)))],
-    );
+    let tree = inline("app", &[("cpus", PlacedValue::Scalar(Scalar::Integer(-1)))]);
     let files = case.files().with_override(&tree).unwrap();
     let problems = case.resolve_files(&files).unwrap_err();
     assert_eq!(
