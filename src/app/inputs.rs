@@ -350,13 +350,12 @@ fn check_workload_names(
 /// Subject, target and what the matrix asks for besides.
 fn roots_of(sweep: &Sweep, compose: &ComposeFiles) -> Vec<String> {
     let names = compose.service_names();
-    let mut roots = vec![sweep.subject.value.clone()];
+    let mut roots = Vec::new();
+    let subject = &sweep.subject.value;
     let target = &sweep.load.target.value.host;
-    let wanted = sweep
-        .services
-        .iter()
-        .map(|service| &service.value)
-        .chain([target]);
+    let more = sweep.services.iter().map(|service| &service.value);
+    // A name that is no service has been noted and must not hide other problems.
+    let wanted = [subject, target].into_iter().chain(more);
     for name in wanted {
         if names.contains(name) && !roots.contains(name) {
             roots.push(name.clone());

@@ -21,10 +21,11 @@ pub(super) fn check(
     }
     let services = stacks.first().map_or(0, |stack| stack.services.len());
     printer.data(&format!(
-        "{}: {} cells, {services} services, {} requests a journey, no problems",
+        "{}: {}, {}, {} a journey, no problems",
         arguments.matrix.matrix.display(),
-        inputs.plan.cells.len(),
-        inputs.workload.requests_per_journey(),
+        counted(inputs.plan.cells.len(), "cell"),
+        counted(services, "service"),
+        counted(inputs.workload.requests_per_journey(), "request"),
     ));
     Ok(Outcome::Done)
 }
@@ -51,6 +52,11 @@ pub(super) fn plan(
         &stack.not_started,
     ));
     Ok(Outcome::Done)
+}
+
+/// `1 cell`, `2 cells`.
+fn counted(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 /// Each line once, in the order of its first appearance.

@@ -3,15 +3,13 @@
 //! It says what came back and judges nothing but the status. It knows an address
 //! and a path, no container. Read `launch/ready.rs` next, which repeats it.
 
+use std::error::Error;
+use std::io;
 use std::net::SocketAddr;
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, Empty};
-use hyper::Request;
-use hyper::header::HOST;
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+use reqwest::header::{CONNECTION, HOST};
 
 use super::error::chain_text;
 
@@ -66,54 +64,62 @@ pub(super) async fn get(
         .unwrap_or(Err(ProbeFailure::TimedOut(limit)))
 }
 
+/// Never through a proxy, never on to another address, never on a kept connection:
+/// the answer is this service's, now.
+fn client() -> Result<&'static reqwest::Client, ProbeFailure> {
+    static CLIENT: OnceLock<Result<reqwest::Client, String>> = OnceLock::new();
+    CLIENT
+        .get_or_init(|| {
+            reqwest::Client::builder()
+                .no_proxy()
+                .redirect(reqwest::redirect::Policy::none())
+                .pool_max_idle_per_host(0)
+                .http1_only()
+                .build()
+                .map_err(|error| chain_text(&error))
+        })
+        .as_ref()
+        .map_err(|error| ProbeFailure::Broken(error.clone()))
+}
+
 async fn exchange(address: SocketAddr, probe: &ReadyProbe) -> Result<ProbeAnswer, ProbeFailure> {
-    let stream = TcpStream::connect(address)
-        .await
-        .map_err(|error| match error.kind() {
-            std::io::ErrorKind::ConnectionRefused => ProbeFailure::Refused,
-            std::io::ErrorKind::HostUnreachable | std::io::ErrorKind::NetworkUnreachable => {
-                ProbeFailure::Unreachable(error.to_string())
-            }
-            _ => ProbeFailure::Broken(error.to_string()),
-        })?;
-    let broken = |error: hyper::Error| ProbeFailure::Broken(chain_text(&error));
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(broken)?;
-    let request = Request::get(&probe.path)
+    let mut answer = client()?
+        .get(format!("http://{address}{}", probe.path))
         .header(HOST, &probe.host)
-        .header("connection", "close")
-        .body(Empty::<Bytes>::new())
-        .map_err(|error| ProbeFailure::Broken(error.to_string()))?;
-    // The connection must be driven beside the request; it ends with this future.
-    let driven = async {
-        let answer = sender.send_request(request).await.map_err(broken)?;
-        let status = answer.status().as_u16();
-        let mut body = answer.into_body();
-        let mut head = Vec::new();
-        while head.len() < BODY_HEAD_CHARS * 4 {
-            match body.frame().await {
-                Some(Ok(frame)) => {
-                    if let Some(data) = frame.data_ref() {
-                        head.extend_from_slice(data);
-                    }
+        .header(CONNECTION, "close")
+        .send()
+        .await
+        .map_err(|error| failure_of(&error))?;
+    let mut head = Vec::new();
+    while head.len() < BODY_HEAD_CHARS * 4 {
+        match answer.chunk().await {
+            Ok(Some(chunk)) => head.extend_from_slice(&chunk),
+            // The status is what counts; a body that breaks off is shown as far as it came.
+            Ok(None) | Err(_) => break,
+        }
+    }
+    Ok(ProbeAnswer {
+        status: answer.status().as_u16(),
+        body_head: one_line(&String::from_utf8_lossy(&head)),
+    })
+}
+
+/// What the system said, found below what the client says of it.
+fn failure_of(error: &reqwest::Error) -> ProbeFailure {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(inner) = cause {
+        if let Some(system) = inner.downcast_ref::<io::Error>() {
+            match system.kind() {
+                io::ErrorKind::ConnectionRefused => return ProbeFailure::Refused,
+                io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+                    return ProbeFailure::Unreachable(system.to_string());
                 }
-                // The status is what counts; a body that breaks off is shown as far as it came.
-                Some(Err(_)) | None => break,
+                _ => {}
             }
         }
-        Ok(ProbeAnswer {
-            status,
-            body_head: one_line(&String::from_utf8_lossy(&head)),
-        })
-    };
-    let mut driven = std::pin::pin!(driven);
-    tokio::select! {
-        biased;
-        answer = &mut driven => answer,
-        // What it had received is still handed out; else the request reports its end.
-        _ = connection => driven.await,
+        cause = inner.source();
     }
+    ProbeFailure::Broken(chain_text(error))
 }
 
 fn one_line(text: &str) -> String {

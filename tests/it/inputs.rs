@@ -56,7 +56,7 @@ fn sandbox(matrix: &str) -> Sandbox {
 #[test]
 fn a_sound_sweep_has_no_problems() {
     let ended = sandbox(MATRIX).run(&["check"]).exits(0);
-    insta::assert_snapshot!(ended.stdout.trim(), @"");
+    insta::assert_snapshot!(ended.stdout.trim(), @"matrix.toml: 3 cells, 1 services, 1 requests a journey, no problems");
 }
 
 #[test]
@@ -87,7 +87,23 @@ fn eight_mistakes_get_eight_messages_with_their_places() {
             );
         }
     }
-    insta::assert_snapshot!(ended.stderr.trim(), @"");
+    insta::assert_snapshot!(ended.stderr.trim(), @r#"
+    matrix.toml:1:10: this version of nightsweep reads `format = 1` only
+      hint: use the version of nightsweep that the file was written for
+    matrix.toml:6:1: unknown key `subjct` in [sweep]
+      hint: did you mean `subject`?
+    matrix.toml:7:8: `tier` in [sweep] is `cpu`, which is neither an axis nor a derived value
+      hint: did you mean `cpus`?
+    matrix.toml:11:7: axis `web` has no level
+    matrix.toml:14:19: unknown function `rond`
+      hint: did you mean `round`?
+    matrix.toml:14:31: unknown name `wb`
+      hint: did you mean `web`?
+    matrix.toml:18:10: `target` in [load] must start with http://, not be `ftp://app:8080` (allowed: such as http://app:8080)
+    matrix.toml:24:20: in `closed` of [[phase]] "stress", `users` is 0, which is no number of virtual users (allowed: 1 to 60000 after rounding)
+    matrix.toml:25:12: `duration` in [[phase]] "stress": `5 parsecs` is not a duration (allowed: numbers with us, ms, s, m or h, such as 500ms, 45s, 1m30s)
+    9 problems
+    "#);
 }
 
 #[test]
@@ -105,7 +121,19 @@ fn problems_between_files_name_both_sides() {
         ),
     );
     let ended = sandbox.run(&["check"]).exits(2);
-    insta::assert_snapshot!(ended.stderr.trim(), @"");
+    insta::assert_snapshot!(ended.stderr.trim(), @"
+    compose.yaml:1:1: there is no service `ap` in the Compose files
+      hint: did you mean `app`?
+    matrix.toml:6:11: subject `ap` is not a service of the Compose files
+      hint: did you mean `app`?
+    matrix.toml:18:10: target `web` is not a service of the Compose files
+      hint: services: app
+    workload.toml:5:8: `${env.NIGHTSWEEP_NOT_SET}`: the environment variable NIGHTSWEEP_NOT_SET is not set
+      hint: set it before the command: `NIGHTSWEEP_NOT_SET=... nightsweep ...`
+    workload.toml:5:8: `${thread}` is no axis, derived value, capture or table field
+      hint: did you mean `${threads}`?
+    5 problems
+    ");
 }
 
 #[test]
@@ -113,7 +141,11 @@ fn an_axis_that_reaches_nothing_is_an_error() {
     let ended = sandbox(&MATRIX.replace("round(cpus * web)", "round(cpus * 2)"))
         .run(&["plan"])
         .exits(2);
-    insta::assert_snapshot!(ended.stderr.trim(), @"");
+    insta::assert_snapshot!(ended.stderr.trim(), @"
+    matrix.toml:11:1: axis `web` reaches neither the stack nor the load
+      hint: use ${web}, or a value derived from it, in a Compose file, [override], the workload or a phase
+    1 problem
+    ");
 }
 
 #[test]
@@ -139,7 +171,10 @@ fn a_writable_bind_mount_is_refused_by_name_wherever_it_stands() {
 #[test]
 fn a_missing_matrix_says_what_to_do() {
     let ended = Sandbox::new().run(&["plan"]).exits(2);
-    insta::assert_snapshot!(ended.stderr.trim(), @"");
+    insta::assert_snapshot!(ended.stderr.trim(), @"
+    error: read the matrix: failed to open file `matrix.toml`: No such file or directory (os error 2)
+      hint: name the matrix file, or let `nightsweep init` write one beside your Compose file
+    ");
 }
 
 #[test]

@@ -10,4 +10,5 @@
 mod docker;
 mod inputs;
 mod layering;
+mod readme;
 mod support;
