@@ -38,7 +38,8 @@ pub(super) async fn sweep_plan(
         .iter()
         .map(|stack| too_large(stack, host_cpus))
         .collect();
-    if !choices.skip_too_large {
+    let nothing_fits = too_large.iter().all(Option::is_some);
+    if nothing_fits || !choices.skip_too_large {
         refuse_too_large(inputs, &too_large, host_cpus)?;
     }
     let sweep = &inputs.sweep;

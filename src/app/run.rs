@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::environment::Environment;
 use super::error::{AppError, Outcome};
@@ -15,7 +15,7 @@ use super::manifest::manifest;
 use super::plan::deduplicated;
 use super::report::draw;
 use crate::cli::RunArgs;
-use crate::engine::{DockerEngine, Engine, ImageFacts, Owner, ensure_images};
+use crate::engine::{DockerEngine, Engine, HostFacts, ImageFacts, Owner, ensure_images};
 use crate::event::{Event, EventKind};
 use crate::report::{ConsoleReporter, JsonReporter, PlainReporter, Printer, Reporter};
 use crate::results::{
@@ -25,12 +25,59 @@ use crate::secret::Secrets;
 use crate::stack::Stack;
 use crate::sweep::{Sinks, SweepPlan, SweepSummary, run as run_sweep};
 
+/// Everything that is known before the first trial begins.
+struct Prepared {
+    inputs: Inputs,
+    stacks: Vec<Arc<Stack>>,
+    engine: Arc<DockerEngine>,
+    facts: HostFacts,
+    owner: Owner,
+    plan: SweepPlan,
+    record: Value,
+    sinks: Sinks,
+}
+
 /// Reads, checks the host, sweeps, draws.
 pub(super) async fn run(
     arguments: &RunArgs,
     environment: &Environment,
     printer: Printer,
 ) -> Result<Outcome, AppError> {
+    let mut interrupts = Interrupts::listen()?;
+    let prepared = tokio::select! {
+        biased;
+        // Nothing has been created yet.
+        () = interrupts.wait() => return Ok(Outcome::Interrupted),
+        prepared = Box::pin(prepare(arguments, environment, printer)) => prepared?,
+    };
+    let folder = prepared.sinks.folder.clone();
+    let mut reporter = reporter_of(arguments.json, printer);
+    warn(
+        &prepared.inputs,
+        &prepared.stacks,
+        environment,
+        &mut *reporter,
+    );
+    let sweeping = sweep(
+        prepared,
+        environment,
+        &mut *reporter,
+        &mut interrupts,
+        printer,
+    );
+    let Some(summary) = Box::pin(sweeping).await? else {
+        return Ok(Outcome::Interrupted);
+    };
+    draw(&folder, printer, !arguments.json)?;
+    Ok(outcome_of(&summary))
+}
+
+/// Reads the files, asks the engine, gets the images, makes the run's folder.
+async fn prepare(
+    arguments: &RunArgs,
+    environment: &Environment,
+    printer: Printer,
+) -> Result<Prepared, AppError> {
     let mut inputs = Inputs::read(&arguments.matrix, arguments.only.as_deref(), environment)?;
     let stacks = inputs.resolve_all()?;
     let engine = Arc::new(DockerEngine::connect(environment.variable("DOCKER_HOST")).await?);
@@ -48,17 +95,42 @@ pub(super) async fn run(
     let plan = sweep_plan(&inputs, &stacks, id, facts.cpus, choices).await?;
     let images = ensure_images_of(&*engine, &plan, printer).await?;
 
-    let runs = RunsFolder::under(&arguments.out);
-    let folder = runs.create(&plan.run_id)?;
-    let mut record = manifest(&inputs, &plan, &stacks, environment, &facts, &images);
+    let folder = RunsFolder::under(&arguments.out).create(&plan.run_id)?;
+    let record = manifest(&inputs, &plan, &stacks, environment, &facts, &images);
     write_manifest(&folder.manifest(), &record, &inputs.secrets)?;
     keep_inputs(&inputs, &folder, &arguments.matrix.matrix)?;
-    let mut sinks = open_sinks(&inputs, &stacks, folder.clone())?;
+    let sinks = open_sinks(&inputs, &stacks, folder)?;
+    Ok(Prepared {
+        inputs,
+        stacks,
+        engine,
+        facts,
+        owner,
+        plan,
+        record,
+        sinks,
+    })
+}
 
-    let mut reporter = reporter_of(arguments.json, printer);
-    warn(&inputs, &stacks, environment, &mut *reporter);
-    let secrets = inputs.secrets.clone();
-    let manifest_path = folder.manifest();
+/// Runs the trials; `None` when the user left without waiting for the end.
+async fn sweep(
+    prepared: Prepared,
+    environment: &Environment,
+    reporter: &mut dyn Reporter,
+    interrupts: &mut Interrupts,
+    printer: Printer,
+) -> Result<Option<SweepSummary>, AppError> {
+    let Prepared {
+        engine,
+        facts,
+        owner,
+        plan,
+        mut record,
+        mut sinks,
+        ..
+    } = prepared;
+    let secrets = sinks.secrets.clone();
+    let manifest_path = sinks.folder.manifest();
     let mut manifest_error = None;
     let mut emit = |event: Event| {
         if let EventKind::VersionsSeen {
@@ -66,38 +138,21 @@ pub(super) async fn run(
             idle_connect_ms,
         } = &event.kind
         {
-            record["versions"] = serde_json::to_value(versions).unwrap_or(Value::Null);
-            record["idle_connect_ms"] =
-                serde_json::to_value(idle_connect_ms).unwrap_or(Value::Null);
-            manifest_error = write_manifest(&manifest_path, &record, &secrets)
-                .err()
-                .or(manifest_error.take());
+            record["versions"] = json!(versions);
+            record["idle_connect_ms"] = json!(idle_connect_ms);
+            manifest_error = write_manifest(&manifest_path, &record, &secrets).err();
         }
         reporter.event(&event);
     };
-    let mut interrupts = Interrupts::listen()?;
-    let summary = {
-        let asked = interrupts.asked();
-        let clock = environment.clock();
-        let sweep = run_sweep(
-            &engine,
-            &plan,
-            (&facts, &owner),
-            &mut sinks,
-            clock,
-            asked,
-            &mut emit,
-        );
-        Box::pin(until_done(sweep, &mut interrupts, &plan, printer)).await?
-    };
-    let Some(summary) = summary else {
-        return Ok(Outcome::Interrupted);
-    };
-    if let Some(error) = manifest_error {
-        return Err(error.into());
+    let asked = interrupts.asked();
+    let clock = environment.clock();
+    let host = (&facts, &owner);
+    let trials = run_sweep(&engine, &plan, host, &mut sinks, clock, asked, &mut emit);
+    let summary = until_done(trials, interrupts, &plan, printer).await?;
+    match manifest_error {
+        Some(error) => Err(error.into()),
+        None => Ok(summary),
     }
-    draw(&folder, printer, !arguments.json)?;
-    Ok(outcome_of(&summary))
 }
 
 /// The sweep's end; `None` when the user left without waiting for it.

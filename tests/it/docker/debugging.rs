@@ -73,6 +73,10 @@ fn a_cell_is_brought_up_looked_at_and_taken_down() {
     assert_nothing_left();
 }
 
+/// Six users, each with one request cut off and one begun before it is told to stop;
+/// the open loop has fewer journeys under way.
+const MOST_IN_FLIGHT: f64 = 12.0;
+
 /// Every request the generator sent is one the service counted, by its own counter.
 fn generator_and_service_agree(testbed: &Testbed, address: &str, workload: &str) {
     for pacing in [["--closed", "6"], ["--open", "300"]] {
@@ -99,13 +103,14 @@ fn generator_and_service_agree(testbed: &Testbed, address: &str, workload: &str)
             ended.stdout
         );
         assert_eq!(number("successes"), number("requests"));
-        // Load goes on unrecorded while the window's last answers come in.
+        // Load goes on unrecorded while the window's last answers come in; what is in
+        // flight when it stops may have been counted by the service all the same.
         let counted = after - before;
         let outside = number("outside_window");
-        assert_eq!(
-            number("successes") + outside,
-            counted,
-            "{pacing:?}: {}",
+        let in_flight = counted - number("successes") - outside;
+        assert!(
+            (0.0..=MOST_IN_FLIGHT).contains(&in_flight),
+            "{in_flight} in flight, {pacing:?}: {}",
             ended.stdout
         );
         assert!(

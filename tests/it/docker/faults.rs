@@ -27,7 +27,7 @@ fn start(testbed: &Testbed) -> super::Running {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    super::Running { child }
+    super::Running::new(child)
 }
 
 #[test]

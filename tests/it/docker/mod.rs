@@ -22,6 +22,16 @@ pub(super) struct Testbed {
     _turn: MutexGuard<'static, ()>,
 }
 
+/// A test that fails half-way must not cost the next ones.
+impl Drop for Testbed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.sandbox.run(&["down"]);
+            self.sandbox.run(&["clean"]);
+        }
+    }
+}
+
 /// The phases of a test's matrix, in seconds.
 #[derive(Clone, Copy)]
 pub(super) struct Phases {
@@ -89,7 +99,7 @@ impl Testbed {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        Running { child }
+        Running::new(child)
     }
 
     /// The rows of the only run, as name to text.
@@ -143,14 +153,28 @@ impl Row {
 
 /// A command that is running.
 pub(super) struct Running {
-    child: Child,
+    child: Option<Child>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
 }
 
 impl Running {
+    pub(super) fn new(child: Child) -> Self {
+        Self { child: Some(child) }
+    }
+
     /// Sends a signal by name, as `INT`.
     pub(super) fn signal(&self, name: &str) {
+        let child = self.child.as_ref().unwrap();
         let status = Command::new("kill")
-            .args([&format!("-{name}"), &self.child.id().to_string()])
+            .args([&format!("-{name}"), &child.id().to_string()])
             .status()
             .unwrap();
         assert!(status.success());
@@ -159,11 +183,12 @@ impl Running {
     /// Waits for its end; kills it and fails when that takes too long.
     #[track_caller]
     pub(super) fn end(mut self, limit: Duration) -> Ended {
+        let mut child = self.child.take().unwrap();
         let deadline = Instant::now() + limit;
-        while self.child.try_wait().unwrap().is_none() {
+        while child.try_wait().unwrap().is_none() {
             if Instant::now() > deadline {
-                self.child.kill().unwrap();
-                let output = self.child.wait_with_output().unwrap();
+                child.kill().unwrap();
+                let output = child.wait_with_output().unwrap();
                 panic!(
                     "still running after {limit:?}; stderr:\n{}",
                     String::from_utf8_lossy(&output.stderr)
@@ -171,7 +196,7 @@ impl Running {
             }
             pause();
         }
-        Ended::of(&self.child.wait_with_output().unwrap())
+        Ended::of(&child.wait_with_output().unwrap())
     }
 }
 
