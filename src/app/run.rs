@@ -148,7 +148,7 @@ async fn sweep(
     let clock = environment.clock();
     let host = (&facts, &owner);
     let trials = run_sweep(&engine, &plan, host, &mut sinks, clock, asked, &mut emit);
-    let summary = until_done(trials, interrupts, &plan, printer).await?;
+    let summary = Box::pin(until_done(trials, interrupts, &plan, printer)).await?;
     match manifest_error {
         Some(error) => Err(error.into()),
         None => Ok(summary),
