@@ -1,5 +1,7 @@
 //! What the README says of the tool is what the tool says of itself.
 
+use std::fmt::Write as _;
+
 use clap::CommandFactory;
 use nightsweep::cli::Cli;
 
@@ -11,16 +13,11 @@ fn readme() -> String {
 
 #[test]
 fn every_command_is_in_the_readme_in_the_words_of_its_help() {
-    let expected: String = Cli::command()
-        .get_subcommands()
-        .map(|command| {
-            let about = command
-                .get_about()
-                .map(ToString::to_string)
-                .unwrap_or_default();
-            format!("| `{}` | {about} |\n", command.get_name())
-        })
-        .collect();
+    let mut expected = String::new();
+    for command in Cli::command().get_subcommands() {
+        let about = command.get_about().unwrap();
+        writeln!(expected, "| `{}` | {about} |", command.get_name()).unwrap();
+    }
     assert!(
         readme().contains(&expected),
         "the README's table should be:\n{expected}"
