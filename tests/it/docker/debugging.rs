@@ -104,13 +104,13 @@ fn generator_and_service_agree(testbed: &Testbed, address: &str, workload: &str)
         );
         assert_eq!(number("successes"), number("requests"));
         // Load goes on unrecorded while the window's last answers come in; what is in
-        // flight when it stops may have been counted by the service all the same.
+        // flight when it stops may be in the service's count or in ours alone.
         let counted = after - before;
         let outside = number("outside_window");
-        let in_flight = counted - number("successes") - outside;
+        let gap = (counted - number("successes") - outside).abs();
         assert!(
-            (0.0..=MOST_IN_FLIGHT).contains(&in_flight),
-            "{in_flight} in flight, {pacing:?}: {}",
+            gap <= MOST_IN_FLIGHT,
+            "a gap of {gap}, {pacing:?}: {}",
             ended.stdout
         );
         assert!(

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Phases, Testbed, assert_nothing_left};
-use crate::support::{Sandbox, repository};
+use crate::support::repository;
 
 const SHORT: Phases = Phases {
     warm_up: 1,
@@ -13,7 +13,8 @@ const SHORT: Phases = Phases {
 
 #[test]
 fn tiers_larger_than_the_host_are_refused_before_anything_starts() {
-    let sandbox = Sandbox::new();
+    let testbed = Testbed::new();
+    let sandbox = &testbed.sandbox;
     let matrix = repository().join("matrix.toml");
     let ended = sandbox.run(&["run", matrix.to_str().unwrap()]);
     let cores = std::thread::available_parallelism().unwrap().get();
