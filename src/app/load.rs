@@ -1,5 +1,6 @@
 //! `load`: the generator by itself, against any address.
 
+use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use crate::load::{
 };
 use crate::matrix::TargetUrl;
 use crate::measure::{Figures, Judgement, LatencyFigures, Pacing, WindowSummary, judge};
-use crate::report::{Align, Printer, Table, exchange_text, latency_ms, rate};
+use crate::report::{Align, Printer, Table, count, exchange_text, latency_ms, rate};
 use crate::secret::Secrets;
 use crate::units::format_duration;
 
@@ -207,7 +208,7 @@ fn tick_line(tick: &Tick, arguments: &LoadArgs) -> String {
         "{} s of {} · {} successes/s · p99 {p99} ms · {} errors",
         tick.second,
         format_duration(arguments.duration),
-        rate(tick.counts.successes as f64),
+        count(tick.counts.successes),
         tick.counts.errors.total()
     )
 }
@@ -321,12 +322,17 @@ fn table(summary: &WindowSummary, report: &Value) -> String {
         format_duration(summary.length),
         summary.generator_cpu.as_secs_f64() / summary.length.as_secs_f64().max(f64::MIN_POSITIVE)
     ));
-    lines.push(format!(
-        "verdict {} {} {}",
-        report["verdict"].as_str().unwrap_or_default(),
-        words("reasons"),
-        words("flags")
-    ));
+    let mut verdict = format!(
+        "verdict: {}",
+        report["verdict"].as_str().unwrap_or_default()
+    );
+    for key in ["reasons", "flags"] {
+        let words = words(key);
+        if !words.is_empty() {
+            let _ = write!(verdict, "; {key}: {words}");
+        }
+    }
+    lines.push(verdict);
     for failure in summary.failures.iter().rev().take(3) {
         lines.push(format!("failed: {failure}"));
     }

@@ -4,7 +4,7 @@
 //! was given, so it never wraps and leaves remains behind.
 
 use super::plain::{line_of, name_of, seconds};
-use super::table::{latency_ms, rate};
+use super::table::{count, latency_ms};
 use super::{Printer, Reporter};
 use crate::event::{Event, EventKind};
 
@@ -75,7 +75,7 @@ impl Reporter for ConsoleReporter {
                 p99_ms,
                 left_s,
             } => {
-                let share = (*second as f64 / self.phase_length_s.max(1.0)).min(1.0);
+                let share = ((second + 1) as f64 / self.phase_length_s.max(1.0)).min(1.0);
                 let p99 = p99_ms.map_or("–".to_owned(), latency_ms);
                 let failures = if *errors > 0 {
                     format!(" · {errors} errors/s")
@@ -87,7 +87,7 @@ impl Reporter for ConsoleReporter {
                     name_of(trial),
                     self.phase,
                     bar(share),
-                    rate(*successes as f64),
+                    count(*successes),
                     seconds(*left_s)
                 ));
                 return;

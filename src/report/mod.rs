@@ -22,7 +22,7 @@ pub use json::JsonReporter;
 pub use plain::PlainReporter;
 pub use plan::plan_text;
 pub use printer::Printer;
-pub use table::{Align, Table, latency_ms, rate};
+pub use table::{Align, Table, count, latency_ms, rate};
 
 use crate::event::Event;
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::table::{latency_ms, rate};
+use super::table::{count, latency_ms, rate};
 use super::{Printer, Reporter};
 use crate::event::{Event, EventKind, TrialRef};
 use crate::units::format_duration;
@@ -88,14 +88,14 @@ pub(super) fn line_of(kind: &EventKind) -> Option<String> {
             p99_ms,
             errors,
         } => {
-            let p99 = p99_ms.map_or("no".to_owned(), latency_ms);
+            let p99 = p99_ms.map_or(String::new(), |p99| format!(", p99 {} ms", latency_ms(p99)));
             let failures = if *errors > 0 {
-                format!(", {errors} errors")
+                format!(", {} errors", count(*errors))
             } else {
                 String::new()
             };
             format!(
-                "{} {window}: {} successes/s, p99 {p99} ms{failures}",
+                "{} {window}: {} successes/s{p99}{failures}",
                 name_of(trial),
                 rate(*throughput_rps)
             )

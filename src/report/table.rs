@@ -87,6 +87,11 @@ pub fn rate(value: f64) -> String {
     thousands(&text)
 }
 
+/// A count for people: thousands separated.
+pub fn count(value: u64) -> String {
+    thousands(&value.to_string())
+}
+
 /// A latency in milliseconds for people; `inf` where there is no bound.
 pub fn latency_ms(value: f64) -> String {
     if value.is_infinite() {

@@ -137,8 +137,11 @@ fn fill(row: &mut TrialRow, window: &WindowOutcome, phase: &JobPhase, plan: &Swe
             &window.summary.failures,
         ));
     }
-    row.flags
-        .extend(verdict.flags.iter().map(|flag| flag.code().to_owned()));
+    // Flags are said of a measurement; where there is none the reason says it all.
+    if verdict.judgement != Judgement::Failed {
+        row.flags
+            .extend(verdict.flags.iter().map(|flag| flag.code().to_owned()));
+    }
     fill_figures(row, window);
     fill_host(row, window, &plan.subject);
     row.slo_met = slo_met(&plan.settings, phase, &window.summary.total);
