@@ -27,7 +27,6 @@ mod test_load;
 #[cfg(test)]
 mod test_server;
 mod thread;
-mod toml_reader;
 mod workload;
 mod workload_file;
 

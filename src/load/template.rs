@@ -34,7 +34,7 @@ pub(super) struct TemplateError {
 }
 
 impl TemplateError {
-    fn new(offset: usize, message: impl Into<String>) -> Self {
+    pub(super) fn new(offset: usize, message: impl Into<String>) -> Self {
         Self {
             offset,
             message: message.into(),
@@ -112,7 +112,7 @@ impl Template {
                         ));
                     };
                     let piece = scope
-                        .lookup(name.trim())
+                        .lookup(name.trim(), *offset)
                         .map_err(|message| TemplateError::new(*offset, message))?;
                     pieces.push(piece);
                 }
@@ -124,8 +124,9 @@ impl Template {
 
 /// What a name stands for, in the place where the template stands.
 pub(super) trait Scope {
-    /// The piece for a name, or what is wrong with it.
-    fn lookup(&mut self, name: &str) -> Result<Piece, String>;
+    /// The piece for a name whose `$` is at a byte offset of the template, or
+    /// what is wrong with it.
+    fn lookup(&mut self, name: &str, offset: usize) -> Result<Piece, String>;
 }
 
 /// One part of a resolved template.
