@@ -185,15 +185,21 @@ impl Resolver<'_, '_, '_> {
             Piece::Text(_) | Piece::Value(_) => true,
             // Names are written to files, and the environment holds secrets.
             Piece::External(name) => !name.starts_with("env."),
-            Piece::Capture(_) | Piece::Uuid | Piece::Counter | Piece::Random(..) | Piece::User => {
-                false
-            }
+            Piece::Capture(_)
+            | Piece::EscapedCapture(_)
+            | Piece::Uuid
+            | Piece::Counter
+            | Piece::Random(..)
+            | Piece::User => false,
         };
-        if !pieces.pieces().iter().all(is_fixed) {
-            self.notes.hint(
-                text.0.at,
-                "the name of a step cannot change from request to request or hold `${env.}`",
-                "figures are kept by name: use table fields and cell values only",
+        let changing = pieces.pieces().iter().position(|piece| !is_fixed(piece));
+        if let Some(index) = changing {
+            let location = (self.notes.source()).inside(&text.0, text.1.offset(index));
+            let message =
+                "the name of a step cannot change from request to request or hold `${env.}`";
+            self.notes.push(
+                Problem::new(location, message)
+                    .with_hint("figures are kept by name: use table fields and cell values only"),
             );
         }
         pieces

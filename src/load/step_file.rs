@@ -173,7 +173,9 @@ fn check_path(path: &Quoted, notes: &mut Notes<'_>) {
             notes.push(Problem::new(location, message).with_hint(hint));
             return;
         }
-        previous = character;
+        // `$$` is a dollar, and what follows it is literal.
+        let is_escape = character == '$' && previous == '$';
+        previous = if is_escape { ' ' } else { character };
     }
 }
 

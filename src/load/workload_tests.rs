@@ -394,6 +394,11 @@ body = """
   "b": "${t.b}"
 }"""
 expect = { contains = "a ${}" }
+[[step]]
+name = "\u0041 ${t.a} ${uuid}"
+each = "t"
+path = "/$${a b}"
+body_file = "${t.a}${cpus}"
 "#;
     insta::assert_snapshot!(wrong(text), @r#"
     w.toml:4:25: `random(2, 1)` is not `random(LOW, HIGH)` with two whole numbers, low first
@@ -403,6 +408,11 @@ expect = { contains = "a ${}" }
     w.toml:7:17: `${t.x}` is not a field of the step's table
     w.toml:14:9: a row of the table `t` has no field `b` (it has: a)
     w.toml:16:26: `${}` without a name
+    w.toml:18:23: the name of a step cannot change from request to request or hold `${env.}`
+      hint: figures are kept by name: use table fields and cell values only
+    w.toml:20:14: a path cannot hold ' '
+      hint: write it percent-encoded, as `%20` for a space
+    w.toml:21:20: `${cpus}` is not a field of the step's table, and `body_file` may use nothing else
     "#);
 }
 
@@ -432,4 +442,30 @@ fn requests_that_no_server_would_take_are_refused_when_the_load_starts() {
     assert_eq!(with("http://other/").len(), 1);
     assert_eq!(with("/a b").len(), 1);
     assert_eq!(with("/a\nb").len(), 2);
+}
+
+proptest::proptest! {
+    // Each case reads a whole file; a hundred damaged ones a run are enough.
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn a_damaged_workload_is_refused_or_read_and_never_breaks_the_reader(
+        cuts in proptest::collection::vec(
+            (proptest::prelude::any::<proptest::sample::Index>(), 0_usize..12, "[\\[\\]{}=\"'$\\\\a-z0-9,.\n-]{0,3}"),
+            1..5,
+        ),
+    ) {
+        let mut letters: Vec<char> =
+            include_str!("../../compose/testbed/workload.toml").chars().collect();
+        for (place, length, insert) in cuts {
+            let start = place.index(letters.len());
+            let end = (start + length).min(letters.len());
+            letters.splice(start..end, insert.chars());
+        }
+        let text: String = letters.into_iter().collect();
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("compose/testbed/workload.toml");
+        if let Err(problems) = Workload::parse(&file, &text) {
+            proptest::prop_assert!(!problems.0.is_empty());
+        }
+    }
 }
