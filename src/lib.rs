@@ -3,6 +3,7 @@
 //! A library for its own binary and tests. In reading order:
 //!
 //! - [`problem`], [`placed`], [`units`], [`scalar`], [`secret`]: what everybody uses
+//! - [`toml_file`]: TOML files people write, every mistake with its place
 //! - [`matrix`]: a matrix file, its cells, the plan
 //! - [`stack`]: Compose files to what one cell launches
 //! - [`engine`]: the container engine: launch, proof, tear-down
@@ -31,4 +32,5 @@ pub mod scalar;
 pub mod secret;
 pub mod stack;
 pub mod sweep;
+pub mod toml_file;
 pub mod units;

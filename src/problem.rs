@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// A place in a file the user wrote.
 ///
 /// **Units**: line and column count from 1; the column counts characters.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
     /// The file as the user named it.
     pub file: PathBuf,
@@ -58,7 +58,7 @@ impl fmt::Display for Location {
 ///
 /// `message` is a lower-case fragment that names the key, the bad value and
 /// what is allowed; `hint` is the next step, shown on a line of its own.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Problem {
     /// Where it is.
     pub location: Location,

@@ -11,11 +11,11 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::step_file::{Json, Step, StepBody, Text};
-use super::template::{JsonTemplate, Piece, Pieces, Scope, Template};
-use super::toml_reader::{Located, Reader, nearest};
+use super::template::{JsonTemplate, Piece, Pieces, Scope, Template, TemplateError};
 use super::workload::{Body, Capture, CaptureSource, Expect, Operation, VariableUse};
 use super::workload_file::{BodyFile, Shared};
-use crate::problem::{Location, Problem};
+use crate::problem::{Location, Problem, nearest};
+use crate::toml_file::{Notes, Quoted};
 
 /// Expands steps to operations, in journey order.
 #[derive(Debug)]
@@ -27,10 +27,13 @@ pub(super) struct Expander {
     pub(super) externals: IndexMap<String, VariableUse>,
     /// Every capture of the whole file, so that 'not yet captured' is told from 'unknown'.
     all_captures: HashSet<String>,
+    /// Whether every line of the file is there: a name may be defined on one
+    /// that was taken out for its syntax, and is then not blamed.
+    is_whole: bool,
 }
 
 impl Expander {
-    pub(super) fn new(base: PathBuf, shared: Shared, steps: &[Step]) -> Self {
+    pub(super) fn new(base: PathBuf, shared: Shared, steps: &[Step], is_whole: bool) -> Self {
         let mut expander = Self {
             base,
             shared,
@@ -38,6 +41,7 @@ impl Expander {
             captures: Vec::new(),
             externals: IndexMap::new(),
             all_captures: HashSet::new(),
+            is_whole,
         };
         for step in steps {
             for row in expander.rows(step) {
@@ -74,16 +78,16 @@ impl Expander {
     }
 
     /// Appends the operations of a step.
-    pub(super) fn expand(&mut self, reader: &mut Reader<'_>, step: &Step) {
+    pub(super) fn expand(&mut self, step: &Step, notes: &mut Notes<'_>) {
         for row in self.rows(step) {
-            self.expand_row(reader, step, &row);
+            self.expand_row(step, &row, notes);
         }
     }
 
-    fn expand_row(&mut self, reader: &mut Reader<'_>, step: &Step, row: &IndexMap<String, Value>) {
+    fn expand_row(&mut self, step: &Step, row: &IndexMap<String, Value>, notes: &mut Notes<'_>) {
         let mut resolver = Resolver {
             expander: self,
-            reader,
+            notes,
             step,
             row,
         };
@@ -139,7 +143,7 @@ impl Expander {
 /// Resolves the templates of one step for one row.
 struct Resolver<'a, 'r, 'f> {
     expander: &'a mut Expander,
-    reader: &'r mut Reader<'f>,
+    notes: &'r mut Notes<'f>,
     step: &'a Step,
     row: &'a IndexMap<String, Value>,
 }
@@ -149,21 +153,21 @@ impl Resolver<'_, '_, '_> {
         self.resolve(template, located)
     }
 
-    fn resolve(&mut self, template: &Template, located: &Located) -> Pieces {
-        let location = self.reader.at(&located.span);
-        self.resolve_at(template, |_| location.clone())
+    fn resolve(&mut self, template: &Template, text: &Quoted) -> Pieces {
+        let source = self.notes.source();
+        self.resolve_at(template, &|offset| source.inside(text, offset))
     }
 
-    fn resolve_at(&mut self, template: &Template, at: impl Fn(usize) -> Location) -> Pieces {
+    fn resolve_at(&mut self, template: &Template, at: &dyn Fn(usize) -> Location) -> Pieces {
         let mut scope = StepScope {
             expander: self.expander,
             step: self.step,
             row: self.row,
-            location: at(0),
+            at,
         };
         template.resolve(&mut scope).unwrap_or_else(|error| {
-            self.reader
-                .note(Problem::new(at(error.offset), error.message));
+            self.notes
+                .push(Problem::new(at(error.offset), error.message));
             Pieces::default()
         })
     }
@@ -181,15 +185,21 @@ impl Resolver<'_, '_, '_> {
             Piece::Text(_) | Piece::Value(_) => true,
             // Names are written to files, and the environment holds secrets.
             Piece::External(name) => !name.starts_with("env."),
-            Piece::Capture(_) | Piece::Uuid | Piece::Counter | Piece::Random(..) | Piece::User => {
-                false
-            }
+            Piece::Capture(_)
+            | Piece::EscapedCapture(_)
+            | Piece::Uuid
+            | Piece::Counter
+            | Piece::Random(..)
+            | Piece::User => false,
         };
-        if !pieces.pieces().iter().all(is_fixed) {
-            self.reader.problem_with_hint(
-                &text.0.span,
-                "the name of a step cannot change from request to request or hold `${env.}`",
-                "figures are kept by name: use table fields and cell values only",
+        let changing = pieces.pieces().iter().position(|piece| !is_fixed(piece));
+        if let Some(index) = changing {
+            let location = (self.notes.source()).inside(&text.0, text.1.offset(index));
+            let message =
+                "the name of a step cannot change from request to request or hold `${env.}`";
+            self.notes.push(
+                Problem::new(location, message)
+                    .with_hint("figures are kept by name: use table fields and cell values only"),
             );
         }
         pieces
@@ -200,23 +210,25 @@ impl Resolver<'_, '_, '_> {
             each: self.step.each.as_deref(),
             row: self.row,
         };
-        let resolved = name.1.resolve(&mut scope).map_err(|error| error.message);
+        let resolved = name.1.resolve(&mut scope);
         let known = resolved.and_then(|pieces| {
             pieces
                 .as_text()
                 .filter(|name| !name.is_empty())
-                .ok_or_else(|| "the name of a capture may use table fields only".to_owned())
+                .ok_or_else(|| TemplateError::new(0, "the name of a capture is empty"))
         });
         let name_text = match known {
             Ok(name) if Piece::builtin(&name).is_none() && !name.starts_with("env.") => name,
             Ok(taken) => {
                 let message =
                     format!("a capture cannot be called `{taken}`: it has a meaning of its own");
-                self.reader.problem(&name.0.span, message);
+                self.notes.add(name.0.at, message);
                 return None;
             }
-            Err(message) => {
-                self.reader.problem(&name.0.span, message);
+            Err(error) => {
+                if self.expander.is_whole {
+                    self.notes.inside(&name.0, error.offset, error.message);
+                }
                 return None;
             }
         };
@@ -242,28 +254,28 @@ impl Resolver<'_, '_, '_> {
             StepBody::File(text) => match self.body_file(text) {
                 Some(file) => {
                     let at = |offset| Location::of_offset(&file.path, &file.text, offset);
-                    Body::Text(self.resolve_at(&file.template, at))
+                    Body::Text(self.resolve_at(&file.template, &at))
                 }
                 None => Body::None,
             },
         }
     }
 
-    fn body_file(&mut self, (located, template): &Text) -> Option<BodyFile> {
+    fn body_file(&mut self, (text, template): &Text) -> Option<BodyFile> {
         let mut scope = Row {
             each: self.step.each.as_deref(),
             row: self.row,
         };
-        let name = template
-            .resolve(&mut scope)
-            .ok()
-            .and_then(|name| name.as_text());
-        let Some(name) = name else {
-            self.reader.problem(
-                &located.span,
-                "`body_file` may use fields of the step's table only: other `${}` there are not yet supported",
-            );
-            return None;
+        let name = match template.resolve(&mut scope) {
+            Ok(name) => name.as_text()?,
+            Err(error) => {
+                if self.expander.is_whole {
+                    let message =
+                        format!("{}, and `body_file` may use nothing else", error.message);
+                    self.notes.inside(text, error.offset, message);
+                }
+                return None;
+            }
         };
         let path = self.expander.base.join(name);
         if let Some(known) = self.expander.shared.body_files.get(&path) {
@@ -278,7 +290,7 @@ impl Resolver<'_, '_, '_> {
                 }),
                 Err(error) => {
                     let location = Location::of_offset(&path, &text, error.offset);
-                    self.reader.note(Problem::new(location, error.message));
+                    self.notes.push(Problem::new(location, error.message));
                     None
                 }
             },
@@ -288,8 +300,8 @@ impl Resolver<'_, '_, '_> {
                     path.display(),
                     error.kind()
                 );
-                self.reader.problem_with_hint(
-                    &located.span,
+                self.notes.hint(
+                    text.at,
                     message,
                     "body files are relative to the workload file",
                 );
@@ -326,28 +338,34 @@ impl Row<'_> {
 }
 
 impl Scope for Row<'_> {
-    fn lookup(&mut self, name: &str) -> Result<Piece, String> {
+    fn lookup(&mut self, name: &str, _offset: usize) -> Result<Piece, String> {
         self.field(name)
             .unwrap_or_else(|| Err(format!("`${{{name}}}` is not a field of the step's table")))
     }
 }
+
+/// What a line that was taken out may define; the file is refused anyway.
+const UNKNOWN: Piece = Piece::Value(Value::Null);
 
 /// Everything a step may use.
 struct StepScope<'a> {
     expander: &'a mut Expander,
     step: &'a Step,
     row: &'a IndexMap<String, Value>,
-    location: Location,
+    /// The place of a byte offset of the template.
+    at: &'a dyn Fn(usize) -> Location,
 }
 
 impl Scope for StepScope<'_> {
-    fn lookup(&mut self, name: &str) -> Result<Piece, String> {
+    fn lookup(&mut self, name: &str, offset: usize) -> Result<Piece, String> {
         let row = Row {
             each: self.step.each.as_deref(),
             row: self.row,
         };
-        if let Some(field) = row.field(name) {
-            return field;
+        match row.field(name) {
+            Some(Err(_)) if !self.expander.is_whole => return Ok(UNKNOWN),
+            Some(field) => return field,
+            None => {}
         }
         if let Some(builtin) = Piece::builtin(name) {
             return builtin;
@@ -362,6 +380,9 @@ impl Scope for StepScope<'_> {
             .position(|known| known == name)
         {
             return Ok(Piece::Capture(slot));
+        }
+        if !self.expander.is_whole {
+            return Ok(UNKNOWN);
         }
         if self.expander.all_captures.contains(name) {
             return Err(format!(
@@ -381,7 +402,7 @@ impl Scope for StepScope<'_> {
             let similar = nearest(name, self.expander.all_captures.iter().map(String::as_str));
             let used = VariableUse {
                 name: name.to_owned(),
-                location: self.location.clone(),
+                location: (self.at)(offset),
                 similar: similar.map(str::to_owned),
             };
             self.expander.externals.insert(name.to_owned(), used);

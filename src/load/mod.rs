@@ -4,9 +4,10 @@
 //! `measure` is the only layer below it.
 //!
 //! Read `plan` (what goes in and comes out), `workload` with `workload_file`,
-//! `step_file`, `expand`, `template`, `json_path` (what is sent), `prepare` (made ready),
-//! `generator` with `conductor` (threads and phases), `thread`, `slot`, `journey`,
-//! `closed`, `open`, `fine_timer` (one load thread), `client` (one connection).
+//! `step_file`, `expand`, `template`, `json_body`, `json_path` (what is sent),
+//! `prepare` (made ready), `generator` with `conductor` (threads and phases),
+//! `thread`, `slot`, `journey`, `closed`, `open`, `fine_timer` (one load thread),
+//! `client` (one connection).
 mod client;
 mod closed;
 mod conductor;
@@ -14,6 +15,7 @@ mod expand;
 mod fine_timer;
 mod generator;
 mod journey;
+mod json_body;
 mod json_path;
 mod once;
 mod open;
@@ -27,7 +29,6 @@ mod test_load;
 #[cfg(test)]
 mod test_server;
 mod thread;
-mod toml_reader;
 mod workload;
 mod workload_file;
 

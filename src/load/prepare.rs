@@ -12,6 +12,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::client::{Answer, Keep, Outgoing};
+use super::json_body;
 use super::plan::Target;
 use super::template::{Dynamic, JsonTemplate, Pieces, plain};
 use super::workload::{Body, Capture, CaptureSource, Expect, OnFailure, Operation, Workload};
@@ -144,17 +145,20 @@ fn fix(
     value_of: &dyn Fn(&str) -> Option<Value>,
 ) -> Result<Operation, String> {
     let fix_json = |value: &JsonTemplate<Pieces>| value.try_map(&mut |text| text.fix(value_of));
+    let headers = operation
+        .headers
+        .iter()
+        .map(|(name, value)| Ok((name.clone(), value.fix(value_of)?)))
+        .collect::<Result<Vec<_>, String>>()?;
+    let is_json = json_body::is_json(&headers);
     Ok(Operation {
         name: operation.name.fix(value_of)?,
         method: operation.method.clone(),
         path: operation.path.fix(value_of)?,
-        headers: operation
-            .headers
-            .iter()
-            .map(|(name, value)| Ok((name.clone(), value.fix(value_of)?)))
-            .collect::<Result<_, String>>()?,
+        headers,
         body: match &operation.body {
             Body::None => Body::None,
+            Body::Text(text) if is_json => Body::Text(json_body::fix(text, value_of)?),
             Body::Text(text) => Body::Text(text.fix(value_of)?),
             Body::Json(value) => Body::Json(fix_json(value)?),
         },

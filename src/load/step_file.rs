@@ -2,55 +2,41 @@
 //!
 //! `workload_file` reads the rest of the file, `expand` resolves what this reads.
 
-use std::ops::Range;
 use std::time::Duration;
 
 use hyper::Method;
 use hyper::header::HeaderName;
 use serde_json::Value;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
 
 use super::json_path::JsonPath;
 use super::template::{JsonTemplate, Template};
-use super::toml_reader::{Located, Reader, in_order, nearest};
 use super::workload::CaptureSource;
-use super::workload_file::{Shared, read_headers, read_template};
-use crate::units::parse_duration;
+use super::workload_file::{Shared, read_headers, read_statuses, read_template};
+use crate::problem::{Problem, nearest};
+use crate::toml_file::{Entry, Notes, Quoted, Table, describe, integer_of};
 
-const STEP_KEYS: [&str; 12] = [
-    "name",
-    "each",
-    "reverse",
-    "method",
-    "path",
-    "headers",
-    "body",
-    "body_file",
-    "json",
-    "expect",
-    "capture",
-    "think",
-];
-const LATER_STEP_KEYS: [&str; 4] = ["form", "cookies", "weight", "timeout"];
-const EXPECT_KEYS: [&str; 3] = ["status", "json", "contains"];
+/// Keys of a step that are reserved and not built yet.
+const LATER_KEYS: [&str; 4] = ["form", "cookies", "weight", "timeout"];
 const METHODS: [&str; 7] = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"];
 
 /// A text of the file with its template.
-pub(super) type Text = (Located, Template);
+pub(super) type Text = (Quoted, Template);
 /// A JSON value of the file with its templates.
 pub(super) type Json = JsonTemplate<Text>;
 
 /// One `[[step]]` before its loop is expanded.
 #[derive(Debug)]
 pub(super) struct Step {
-    pub(super) span: Range<usize>,
+    /// Byte offset of its header.
+    pub(super) at: usize,
     pub(super) name: Option<Text>,
     pub(super) each: Option<String>,
     pub(super) reverse: bool,
     pub(super) method: Method,
     pub(super) path: Text,
-    pub(super) headers: Vec<(HeaderName, Located, Template)>,
+    pub(super) headers: Vec<(HeaderName, Quoted, Template)>,
     pub(super) body: StepBody,
     pub(super) statuses: Vec<u16>,
     pub(super) expect_json: Vec<(JsonPath, Json)>,
@@ -70,57 +56,55 @@ pub(super) enum StepBody {
 
 /// Reads a step; `None` when too little of it is left to go on with.
 pub(super) fn read_step(
-    reader: &mut Reader<'_>,
-    table: &DeTable<'_>,
-    span: &Range<usize>,
+    mut table: Table<'_>,
     shared: &Shared,
+    notes: &mut Notes<'_>,
 ) -> Option<Step> {
-    reader.check_keys(table, "a step", &STEP_KEYS, &LATER_STEP_KEYS);
-    let text = |reader: &mut Reader<'_>, key: &str| -> Option<Text> {
-        let located = reader.string(table, key)?;
-        let template = read_template(reader, &located)?;
-        Some((located, template))
-    };
-    let each = reader.string(table, "each").and_then(|each| {
-        let is_known = shared.tables.contains_key(&each.text);
-        if !is_known {
-            let message = format!("`each` names the table `{}`, which is not there", each.text);
-            let hint = match nearest(&each.text, shared.tables.keys().map(String::as_str)) {
-                Some(near) => format!("did you mean `{near}`?"),
-                None => format!("write its rows as `[[table.{}]]`", each.text),
-            };
-            reader.problem_with_hint(&each.span, message, hint);
-        }
-        is_known.then_some(each.text)
-    });
-    let reverse = reader.boolean(table, "reverse");
-    if reverse && !table.contains_key("each") {
-        reader.problem(
-            span,
-            "`reverse` turns a loop round, and this step has no `each`",
+    let at = table.at();
+    let each = read_each(&mut table, shared, notes);
+    let reverse = table.get("reverse");
+    if let Some(entry) = reverse
+        && table.get("each").is_none()
+        && !table.is_broken(notes)
+    {
+        notes.add(
+            entry.key_at,
+            format!(
+                "`reverse` turns a loop round, and {} has no `each`",
+                table.name()
+            ),
         );
     }
-    let name = text(reader, "name");
-    let method = read_method(reader, table);
-    let body = read_body(reader, table);
-    let headers = match reader.table(table, "headers") {
-        Some(headers) => read_headers(reader, headers),
-        None => Vec::new(),
-    };
-    let (statuses, expect_json, contains) = read_expect(reader, table);
-    let captures = read_captures(reader, table);
-    let think = read_think(reader, table);
-    if !table.contains_key("path") {
-        reader.problem_with_hint(
-            span,
-            "a step has no `path`",
-            "for example path = \"/health\"",
-        );
+    let reverse = reverse
+        .and_then(|entry| table.truth(&entry, notes))
+        .unwrap_or(false);
+    let name = table
+        .get("name")
+        .filter(|entry| table.text(entry, notes).is_some())
+        .and_then(|entry| read_text(&table, &entry, notes));
+    let method = read_method(&mut table, notes);
+    let body = read_body(&mut table, notes);
+    let headers = table
+        .get("headers")
+        .map(|entry| read_headers(&entry, table.name(), notes))
+        .unwrap_or_default();
+    let expect = read_expect(&mut table, notes);
+    let captures = read_captures(&mut table, notes);
+    let think = table
+        .get("think")
+        .and_then(|entry| table.duration(&entry, notes))
+        .unwrap_or_default();
+    let path = table
+        .need("path", "path = \"/health\"")
+        .and_then(|entry| read_text(&table, &entry, notes));
+    for key in LATER_KEYS {
+        table.not_yet(key, notes);
     }
-    let path = text(reader, "path")?;
-    check_path(reader, &path.0);
+    table.finish(notes);
+    let path = path?;
+    check_path(&path.0, notes);
     Some(Step {
-        span: span.clone(),
+        at,
         name,
         each,
         reverse,
@@ -128,154 +112,201 @@ pub(super) fn read_step(
         path,
         headers,
         body,
-        statuses,
-        expect_json,
-        contains,
+        statuses: expect.statuses,
+        expect_json: expect.json,
+        contains: expect.contains,
         captures,
         think,
     })
 }
 
-fn check_path(reader: &mut Reader<'_>, path: &Located) {
+/// A text with its template.
+fn read_text(table: &Table<'_>, entry: &Entry<'_>, notes: &mut Notes<'_>) -> Option<Text> {
+    let text = table.quoted(entry, notes)?;
+    let template = read_template(&text, notes)?;
+    Some((text, template))
+}
+
+/// The table that a step loops over; one that is not there is noted.
+fn read_each(table: &mut Table<'_>, shared: &Shared, notes: &mut Notes<'_>) -> Option<String> {
+    let entry = table.get("each")?;
+    let each = table.quoted(&entry, notes)?.text;
+    if shared.tables.contains_key(&each) {
+        return Some(each);
+    }
+    // A line that is not TOML may be the one that holds the table.
+    if !notes.is_broken() {
+        let near = nearest(&each, shared.tables.keys().map(String::as_str));
+        let hint = near.map_or_else(
+            || format!("write its rows as [[table.{each}]]"),
+            |near| format!("did you mean `{near}`?"),
+        );
+        let message = format!(
+            "`each` in {} names the table `{each}`, which is not there",
+            table.name()
+        );
+        notes.hint(entry.at(), message, hint);
+    }
+    None
+}
+
+fn check_path(path: &Quoted, notes: &mut Notes<'_>) {
     if !path.text.starts_with('/') && !path.text.starts_with("${") {
-        let shown = &path.text;
-        reader.problem_with_hint(
-            &path.span,
-            format!("the path \"{shown}\" does not start with `/`"),
+        notes.hint(
+            path.at,
+            format!("the path \"{}\" does not start with `/`", path.text),
             "the server's address comes from the target, a step has the path alone",
         );
     }
     // Names in `${}` may hold spaces, as in `random(1, 100)`; the rest may not.
     let mut depth = 0_u32;
     let mut previous = ' ';
-    for character in path.text.chars() {
+    for (offset, character) in path.text.char_indices() {
         if character == '{' && previous == '$' {
             depth += 1;
         } else if character == '}' {
             depth = depth.saturating_sub(1);
         } else if depth == 0 && (!character.is_ascii_graphic() || character == '#') {
-            reader.problem_with_hint(
-                &path.span,
-                format!("a path cannot hold {character:?}"),
-                "write it percent-encoded, as `%20` for a space",
-            );
+            let location = notes.source().inside(path, offset);
+            let message = format!("a path cannot hold {character:?}");
+            let hint = "write it percent-encoded, as `%20` for a space";
+            notes.push(Problem::new(location, message).with_hint(hint));
             return;
         }
-        previous = character;
+        // `$$` is a dollar, and what follows it is literal.
+        let is_escape = character == '$' && previous == '$';
+        previous = if is_escape { ' ' } else { character };
     }
 }
 
-fn read_method(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Method {
-    let Some(method) = reader.string(table, "method") else {
-        return Method::GET;
-    };
-    if METHODS.contains(&method.text.as_str())
-        && let Ok(method) = method.text.parse()
-    {
-        return method;
-    }
-    let message = format!("`method` is \"{}\"", method.text);
-    reader.problem_with_hint(
-        &method.span,
-        message,
-        format!("allowed: {}", METHODS.join(", ")),
-    );
-    Method::GET
+fn read_method(table: &mut Table<'_>, notes: &mut Notes<'_>) -> Method {
+    let words = METHODS.map(|method| (method, method));
+    table
+        .get("method")
+        .and_then(|entry| table.word(&entry, &words, &[], notes))
+        .map_or(Method::GET, |method| {
+            method.parse().expect("every method of the list is one")
+        })
 }
 
-fn read_think(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Duration {
-    let Some(think) = reader.string(table, "think") else {
-        return Duration::ZERO;
-    };
-    parse_duration(&think.text).unwrap_or_else(|error| {
-        reader.problem(&think.span, format!("`think`: {error}"));
-        Duration::ZERO
-    })
-}
-
-fn read_body(reader: &mut Reader<'_>, table: &DeTable<'_>) -> StepBody {
-    let given: Vec<&str> = ["body", "body_file", "json"]
+fn read_body(table: &mut Table<'_>, notes: &mut Notes<'_>) -> StepBody {
+    let given: Vec<_> = ["body", "body_file", "json"]
         .into_iter()
-        .filter(|key| table.contains_key(*key))
+        .filter_map(|key| table.get(key))
         .collect();
-    if let [_, second, ..] = given.as_slice() {
-        let span = table[*second].span();
-        reader.problem(
-            &span,
-            format!("a step has one body, this one has {}", given.join(" and ")),
+    if let [first, second, ..] = given.as_slice() {
+        let message = format!(
+            "{} has both `{}` and `{}` (allowed: one body)",
+            table.name(),
+            first.key,
+            second.key
         );
+        notes.add(second.key_at, message);
         return StepBody::None;
     }
-    let text = |reader: &mut Reader<'_>, key: &str| {
-        let located = reader.string(table, key)?;
-        let template = read_template(reader, &located)?;
-        Some((located, template))
+    let Some(entry) = given.first() else {
+        return StepBody::None;
     };
-    match given.first() {
-        Some(&"body") => text(reader, "body").map_or(StepBody::None, StepBody::Text),
-        Some(&"body_file") => text(reader, "body_file").map_or(StepBody::None, StepBody::File),
-        Some(_) => StepBody::Json(read_json(reader, &table["json"])),
+    if entry.key == "json" {
+        return StepBody::Json(read_json(entry.value, notes));
+    }
+    match read_text(table, entry, notes) {
+        Some(text) if entry.key == "body" => StepBody::Text(text),
+        Some(text) => StepBody::File(text),
         None => StepBody::None,
     }
 }
 
-fn read_json(reader: &mut Reader<'_>, value: &Spanned<DeValue<'_>>) -> Json {
+fn read_json(value: &Spanned<DeValue<'_>>, notes: &mut Notes<'_>) -> Json {
     match value.get_ref() {
         DeValue::String(text) => {
-            let located = Located {
-                text: text.to_string(),
-                span: value.span(),
+            let text = Quoted {
+                text: text.as_ref().to_owned(),
+                at: value.span().start,
             };
-            match read_template(reader, &located) {
-                Some(template) => JsonTemplate::Text((located, template)),
+            match read_template(&text, notes) {
+                Some(template) => JsonTemplate::Text((text, template)),
                 None => JsonTemplate::Literal(Value::Null),
             }
         }
         DeValue::Array(items) => {
-            JsonTemplate::Array(items.iter().map(|item| read_json(reader, item)).collect())
+            JsonTemplate::Array(items.iter().map(|item| read_json(item, notes)).collect())
         }
         DeValue::Table(table) => JsonTemplate::Object(
-            in_order(table)
+            Entry::all(table)
                 .into_iter()
-                .map(|(key, value)| (key.get_ref().to_string(), read_json(reader, value)))
+                .map(|entry| (entry.key.to_owned(), read_json(entry.value, notes)))
                 .collect(),
         ),
-        _ => JsonTemplate::Literal(reader.json(value)),
+        _ => JsonTemplate::Literal(literal(value, notes)),
     }
 }
 
-fn read_expect(
-    reader: &mut Reader<'_>,
-    table: &DeTable<'_>,
-) -> (Vec<u16>, Vec<(JsonPath, Json)>, Option<Text>) {
-    let Some(expect) = reader.table(table, "expect") else {
-        return (Vec::new(), Vec::new(), None);
+/// A single value as JSON; dates become texts, lists and tables null.
+pub(super) fn literal(value: &Spanned<DeValue<'_>>, notes: &mut Notes<'_>) -> Value {
+    let number = match value.get_ref() {
+        DeValue::String(text) => return Value::String(text.as_ref().to_owned()),
+        DeValue::Boolean(truth) => return Value::Bool(*truth),
+        DeValue::Datetime(date) => return Value::String(date.to_string()),
+        DeValue::Array(_) | DeValue::Table(_) => return Value::Null,
+        whole @ DeValue::Integer(_) => integer_of(whole).map(serde_json::Number::from),
+        DeValue::Float(written) => {
+            let number = written.as_str().parse().ok();
+            number.and_then(serde_json::Number::from_f64)
+        }
     };
-    reader.check_keys(expect, "`expect`", &EXPECT_KEYS, &[]);
-    let statuses = reader.statuses(expect, "status").unwrap_or_default();
-    let mut json = Vec::new();
-    if let Some(paths) = reader.table(expect, "json") {
-        for (path, value) in in_order(paths) {
-            match JsonPath::parse(path.get_ref()) {
-                Ok(parsed) => json.push((parsed, read_json(reader, value))),
-                Err(message) => reader.problem(&path.span(), message),
-            }
+    number.map_or_else(
+        || {
+            let shown = describe(value.get_ref());
+            notes.add(value.span().start, format!("JSON cannot hold {shown}"));
+            Value::Null
+        },
+        Value::Number,
+    )
+}
+
+/// What `expect` says.
+#[derive(Debug, Default)]
+struct Expected {
+    statuses: Vec<u16>,
+    json: Vec<(JsonPath, Json)>,
+    contains: Option<Text>,
+}
+
+fn read_expect(step: &mut Table<'_>, notes: &mut Notes<'_>) -> Expected {
+    let mut expected = Expected::default();
+    let name = format!("`expect` of {}", step.name());
+    let entry = step.get("expect");
+    let Some(mut table) = entry.and_then(|entry| Table::of(&entry, &name, notes)) else {
+        return expected;
+    };
+    if let Some(entry) = table.get("status") {
+        expected.statuses = read_statuses(&table, &entry, notes);
+    }
+    let json = table.get("json");
+    let paths = json.and_then(|entry| Table::of(&entry, &format!("`json` in {name}"), notes));
+    for entry in paths.map(|paths| paths.entries()).unwrap_or_default() {
+        match JsonPath::parse(entry.key) {
+            Ok(path) => expected.json.push((path, read_json(entry.value, notes))),
+            Err(message) => notes.add(entry.key_at, message),
         }
     }
-    let contains = reader.string(expect, "contains").and_then(|located| {
-        let template = read_template(reader, &located)?;
-        Some((located, template))
-    });
-    (statuses, json, contains)
+    expected.contains = table
+        .get("contains")
+        .and_then(|entry| read_text(&table, &entry, notes));
+    table.finish(notes);
+    expected
 }
 
-fn read_captures(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Vec<(Text, CaptureSource)> {
+fn read_captures(step: &mut Table<'_>, notes: &mut Notes<'_>) -> Vec<(Text, CaptureSource)> {
     let mut captures = Vec::new();
-    let Some(named) = reader.table(table, "capture") else {
+    let name = format!("`capture` of {}", step.name());
+    let entry = step.get("capture");
+    let Some(table) = entry.and_then(|entry| Table::of(&entry, &name, notes)) else {
         return captures;
     };
-    for (key, value) in in_order(named) {
-        let Some(source) = reader.string_of(value, key.get_ref()) else {
+    for entry in table.entries() {
+        let Some(source) = table.quoted(&entry, notes) else {
             continue;
         };
         let parsed = match source.text.strip_prefix("header:") {
@@ -288,17 +319,14 @@ fn read_captures(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Vec<(Text, Cap
                 .map(CaptureSource::Json)
                 .map_err(|message| format!("{message}, or `header:NAME`")),
         };
-        let name = Located {
-            text: key.get_ref().to_string(),
-            span: key.span(),
-        };
+        let name = entry.quoted_key();
         match parsed {
             Ok(parsed) => {
-                if let Some(template) = read_template(reader, &name) {
+                if let Some(template) = read_template(&name, notes) {
                     captures.push(((name, template), parsed));
                 }
             }
-            Err(message) => reader.problem(&source.span, message),
+            Err(message) => notes.add(source.at, message),
         }
     }
     captures

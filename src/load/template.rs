@@ -34,7 +34,7 @@ pub(super) struct TemplateError {
 }
 
 impl TemplateError {
-    fn new(offset: usize, message: impl Into<String>) -> Self {
+    pub(super) fn new(offset: usize, message: impl Into<String>) -> Self {
         Self {
             offset,
             message: message.into(),
@@ -96,6 +96,14 @@ impl Template {
         Ok(Self { segments })
     }
 
+    /// Byte offset of the `$` of the part at an index, which is that of its piece.
+    pub(super) fn offset(&self, index: usize) -> usize {
+        match self.segments.get(index) {
+            Some(Segment::Variable(_, offset)) => *offset,
+            _ => 0,
+        }
+    }
+
     /// Replaces what `scope` knows and classifies the rest.
     pub(super) fn resolve(&self, scope: &mut dyn Scope) -> Result<Pieces, TemplateError> {
         let mut pieces = Pieces::default();
@@ -112,7 +120,7 @@ impl Template {
                         ));
                     };
                     let piece = scope
-                        .lookup(name.trim())
+                        .lookup(name.trim(), *offset)
                         .map_err(|message| TemplateError::new(*offset, message))?;
                     pieces.push(piece);
                 }
@@ -124,19 +132,22 @@ impl Template {
 
 /// What a name stands for, in the place where the template stands.
 pub(super) trait Scope {
-    /// The piece for a name, or what is wrong with it.
-    fn lookup(&mut self, name: &str) -> Result<Piece, String>;
+    /// The piece for a name whose `$` is at a byte offset of the template, or
+    /// what is wrong with it.
+    fn lookup(&mut self, name: &str, offset: usize) -> Result<Piece, String>;
 }
 
 /// One part of a resolved template.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Piece {
-    /// Text as it is sent.
+    /// Text as it is sent; before [`Pieces::fix`], as it stands in the file.
     Text(String),
     /// A known value whose type matters where it stands alone in JSON.
     Value(Value),
     /// What an earlier step of the journey captured, by slot.
     Capture(usize),
+    /// The same inside a JSON string literal of a text body; see `json_body`.
+    EscapedCapture(usize),
     /// A value that is given when the load starts, by name: cell values, `env.X`.
     External(String),
     /// A new random UUID, version 4.
@@ -201,7 +212,8 @@ impl Pieces {
         prefixed
     }
 
-    fn push(&mut self, piece: Piece) {
+    /// Appends a part.
+    pub(super) fn push(&mut self, piece: Piece) {
         match (self.0.last_mut(), piece) {
             (Some(Piece::Text(last)), Piece::Text(text)) => last.push_str(&text),
             (_, piece) => self.0.push(piece),
@@ -233,7 +245,7 @@ impl Pieces {
             match piece {
                 Piece::Text(text) => out.push_str(text),
                 Piece::Value(value) => push_plain(&mut out, value),
-                Piece::Capture(slot) => {
+                Piece::Capture(slot) | Piece::EscapedCapture(slot) => {
                     let _ = write!(out, "${{{}}}", captures[*slot]);
                 }
                 Piece::External(name) => {
@@ -276,6 +288,10 @@ impl Pieces {
                 Piece::Text(text) => out.push_str(text),
                 Piece::Value(value) => push_plain(out, value),
                 Piece::Capture(slot) => push_plain(out, dynamic.capture(*slot)?),
+                Piece::EscapedCapture(slot) => match dynamic.capture(*slot)? {
+                    Value::String(text) => push_escaped(out, text),
+                    other => push_escaped(out, &other.to_string()),
+                },
                 open => push_plain(out, &dynamic.value(open)),
             }
         }
@@ -316,6 +332,17 @@ fn push_plain(out: &mut String, value: &Value) {
     }
 }
 
+/// Appends a text as it stands between the quotes of a JSON string.
+pub(super) fn push_escaped(out: &mut String, text: &str) {
+    let needs_escape = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
+    if text.bytes().any(needs_escape) {
+        let quoted = Value::from(text).to_string();
+        out.push_str(&quoted[1..quoted.len() - 1]);
+    } else {
+        out.push_str(text);
+    }
+}
+
 /// What changes from request to request.
 #[derive(Debug)]
 pub(super) struct Dynamic<'a> {
@@ -342,7 +369,7 @@ impl Dynamic<'_> {
             Piece::User => Value::from(self.user),
             Piece::Text(text) | Piece::External(text) => Value::String(text.clone()),
             Piece::Value(value) => value.clone(),
-            Piece::Capture(_) => Value::Null,
+            Piece::Capture(_) | Piece::EscapedCapture(_) => Value::Null,
         }
     }
 }

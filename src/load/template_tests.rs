@@ -4,7 +4,7 @@ use super::*;
 
 struct Fields;
 impl Scope for Fields {
-    fn lookup(&mut self, name: &str) -> Result<Piece, String> {
+    fn lookup(&mut self, name: &str, _offset: usize) -> Result<Piece, String> {
         if let Some(builtin) = Piece::builtin(name) {
             return builtin;
         }

@@ -5,6 +5,14 @@
 //! open is known when the load starts (cell values, environment) or per request
 //! (captures, random values). Made by `workload_file`, made ready by `prepare`.
 //!
+//! What a `${}` becomes depends on where it stands. In `json` a text that is one
+//! `${}` takes the value's type, and all else is escaped. In `body` and `body_file`
+//! values stand as they are, except inside the string literals of a body whose
+//! `content-type` contains `json`: there they are escaped, so that a captured `a"b`
+//! neither breaks the document nor changes what it says. `"id": ${id}` without
+//! quotes puts in a number, or a whole captured object, as JSON. Other bodies, paths,
+//! headers and `contains` are never escaped.
+//!
 //! **Invariant**: every `${}` of an operation is one of these; a workload that
 //! exists has been checked.
 

@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 use hyper::header::HeaderName;
 use indexmap::IndexMap;
 use serde_json::Value;
-use toml::de::DeTable;
+use toml::de::DeValue;
 
 use super::expand::Expander;
-use super::step_file::read_step;
+use super::step_file::{literal, read_step};
 use super::template::Template;
-use super::toml_reader::{Located, Reader, in_order};
 use super::workload::{OnFailure, VariableUse, Workload};
-use crate::problem::{Location, Problem, Problems};
+use crate::problem::Problems;
+use crate::toml_file::{self, Entry, Notes, Quoted, Table, integer_of};
 
-const KEYS: [&str; 5] = ["headers", "refused", "on_failure", "table", "step"];
+/// Keys of the format that are reserved and not built yet.
 const LATER_KEYS: [&str; 5] = ["data", "setup", "journey", "cookies", "teardown"];
 /// First parts of names that `${}` reads in another way.
 const RESERVED_TABLE_NAMES: [&str; 6] = ["env", "data", "uuid", "counter", "random", "user"];
@@ -34,7 +34,7 @@ pub(super) type Rows = Vec<IndexMap<String, Value>>;
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     pub(super) tables: IndexMap<String, Rows>,
-    pub(super) headers: Vec<(HeaderName, Located, Template)>,
+    pub(super) headers: Vec<(HeaderName, Quoted, Template)>,
     pub(super) body_files: HashMap<PathBuf, Option<BodyFile>>,
     pub(super) files: Vec<PathBuf>,
 }
@@ -48,55 +48,70 @@ pub(super) struct BodyFile {
 }
 
 /// Reads a workload.
+///
+/// **Errors**: every problem found, the workload's own before those of body files.
 pub(super) fn parse(file: &Path, text: &str) -> Result<Workload, Problems> {
-    let (document, errors) = DeTable::parse_recoverable(text);
-    let mut reader = Reader::new(file, text);
-    for error in errors {
-        let span = error.span().unwrap_or(0..0);
-        let message = error.message().trim().replace('\n', ", ");
-        reader.problem(&span, format!("not TOML: {message}"));
-    }
-    let table = document.get_ref();
-    reader.check_keys(table, "the workload", &KEYS, &LATER_KEYS);
+    toml_file::read(file, text, "the workload", |table, notes| {
+        Some(workload(file, table, notes))
+    })
+}
+
+fn workload(file: &Path, mut table: Table<'_>, notes: &mut Notes<'_>) -> Workload {
     let mut shared = Shared {
-        tables: read_tables(&mut reader, table),
+        tables: read_tables(&mut table, notes),
         ..Shared::default()
     };
-    if let Some(headers) = reader.table(table, "headers") {
-        shared.headers = read_headers(&mut reader, headers);
+    if let Some(entry) = table.get("headers") {
+        shared.headers = read_headers(&entry, table.name(), notes);
     }
-    let refused = reader
-        .statuses(table, "refused")
-        .unwrap_or_else(|| vec![429]);
-    let on_failure = read_on_failure(&mut reader, table);
-    let steps = match table.get("step") {
-        Some(value) => reader.tables(value, "step"),
-        None => Vec::new(),
+    let refused = table
+        .get("refused")
+        .map_or_else(|| vec![429], |entry| read_statuses(&table, &entry, notes));
+    let words = [
+        ("abort", OnFailure::Abort),
+        ("continue", OnFailure::Continue),
+    ];
+    let on_failure = table
+        .get("on_failure")
+        .and_then(|entry| table.word(&entry, &words, &[], notes))
+        .unwrap_or_default();
+    for key in LATER_KEYS {
+        table.not_yet(key, notes);
+    }
+    let step_entry = if table.has_later(&LATER_KEYS) {
+        table.get("step")
+    } else {
+        table.need("step", "[[step]]")
     };
-    let has_later_steps = LATER_KEYS.iter().any(|key| table.contains_key(*key));
-    if steps.is_empty() && !has_later_steps && !table.contains_key("step") {
-        let problem = Problem::new(Location::start_of(file), "the workload has no step")
-            .with_hint("write at least one `[[step]]` with a `path`");
-        reader.note(problem);
-    }
-    let base = file.parent().unwrap_or(Path::new("")).to_owned();
-    let steps: Vec<_> = steps
+    let blocks = step_entry.map(|entry| Table::blocks(&entry, "step", notes));
+    let steps: Vec<_> = blocks
+        .unwrap_or_default()
         .into_iter()
-        .filter_map(|(table, span)| read_step(&mut reader, table, &span, &shared))
+        .filter_map(|table| read_step(table, &shared, notes))
         .collect();
-    let mut expander = Expander::new(base, shared, &steps);
+    table.finish(notes);
+
+    let base = file.parent().unwrap_or(Path::new("")).to_owned();
+    let mut expander = Expander::new(base, shared, &steps, !notes.is_broken());
     for step in &steps {
-        expander.expand(&mut reader, step);
+        expander.expand(step, notes);
         if expander.operations.len() > MOST_OPERATIONS {
-            reader.problem(
-                &step.span,
+            notes.add(
+                step.at,
                 format!("the journey has more than {MOST_OPERATIONS} requests"),
             );
             break;
         }
     }
-    if !reader.problems.is_empty() {
-        return Err(Problems(sorted(file, reader.problems)));
+    if let Some(entry) = step_entry
+        && expander.operations.is_empty()
+        && notes.is_empty()
+    {
+        notes.hint(
+            entry.key_at,
+            "the journey makes no request",
+            "write at least one [[step]] that does not loop over an empty table",
+        );
     }
     let (mut environment, variables): (Vec<VariableUse>, Vec<VariableUse>) = expander
         .externals
@@ -105,7 +120,7 @@ pub(super) fn parse(file: &Path, text: &str) -> Result<Workload, Problems> {
     for used in &mut environment {
         used.name.drain(.."env.".len());
     }
-    Ok(Workload {
+    Workload {
         operations: expander.operations,
         captures: expander.captures,
         refused,
@@ -113,80 +128,62 @@ pub(super) fn parse(file: &Path, text: &str) -> Result<Workload, Problems> {
         variables,
         environment,
         files: expander.shared.files,
-    })
-}
-
-/// The workload file's problems first, each file's in the order of its lines.
-fn sorted(file: &Path, mut problems: Vec<Problem>) -> Vec<Problem> {
-    problems.sort_by(|a, b| {
-        let is_other = |problem: &Problem| problem.location.file != file;
-        (is_other(a), &a.location).cmp(&(is_other(b), &b.location))
-    });
-    problems
-}
-
-fn read_on_failure(reader: &mut Reader<'_>, table: &DeTable<'_>) -> OnFailure {
-    let Some(value) = reader.string(table, "on_failure") else {
-        return OnFailure::default();
-    };
-    match value.text.as_str() {
-        "abort" => OnFailure::Abort,
-        "continue" => OnFailure::Continue,
-        other => {
-            reader.problem(
-                &value.span,
-                format!("`on_failure` is \"{other}\", it must be \"abort\" or \"continue\""),
-            );
-            OnFailure::default()
-        }
     }
 }
 
-fn read_tables(reader: &mut Reader<'_>, table: &DeTable<'_>) -> IndexMap<String, Rows> {
+fn read_tables(file: &mut Table<'_>, notes: &mut Notes<'_>) -> IndexMap<String, Rows> {
     let mut tables = IndexMap::new();
-    let Some(named) = reader.table(table, "table") else {
-        return tables;
-    };
-    for (name, value) in in_order(named) {
-        let key = name.get_ref().to_string();
-        if RESERVED_TABLE_NAMES.contains(&key.as_str()) || key.contains(['.', '$', '{', '}']) {
-            reader.problem(
-                &name.span(),
-                format!("a table cannot be called `{key}`: `${{{key}}}` has a meaning of its own"),
+    let named = file
+        .get("table")
+        .and_then(|entry| Table::of(&entry, "[table]", notes));
+    for entry in named.map(|named| named.entries()).unwrap_or_default() {
+        let name = entry.key;
+        if RESERVED_TABLE_NAMES.contains(&name) || name.contains(['.', '$', '{', '}']) {
+            notes.add(
+                entry.key_at,
+                format!(
+                    "a table cannot be called `{name}`: `${{{name}}}` has a meaning of its own"
+                ),
             );
             continue;
         }
-        let mut rows = Rows::new();
-        for (row, _) in reader.tables(value, &format!("table.{key}")) {
-            let mut fields = IndexMap::new();
-            for (field, value) in in_order(row) {
-                if value.get_ref().is_array() || value.get_ref().is_table() {
-                    reader.wrong_type(value, field.get_ref(), "a single value");
-                } else {
-                    fields.insert(field.get_ref().to_string(), reader.json(value));
-                }
-            }
-            rows.push(fields);
-        }
-        tables.insert(key, rows);
+        let rows = Table::blocks(&entry, &format!("table.{name}"), notes);
+        let rows = rows.iter().map(|row| read_row(row, notes)).collect();
+        tables.insert(name.to_owned(), rows);
     }
     tables
 }
 
-/// Headers with their templates read.
+fn read_row(row: &Table<'_>, notes: &mut Notes<'_>) -> IndexMap<String, Value> {
+    let mut fields = IndexMap::new();
+    for entry in row.entries() {
+        if entry.value.get_ref().is_array() || entry.value.get_ref().is_table() {
+            row.wrong(&entry, "a single value", notes);
+        } else {
+            fields.insert(entry.key.to_owned(), literal(entry.value, notes));
+        }
+    }
+    fields
+}
+
+/// Headers with their templates read; `owner` is how messages name whose they are.
 pub(super) fn read_headers(
-    reader: &mut Reader<'_>,
-    table: &DeTable<'_>,
-) -> Vec<(HeaderName, Located, Template)> {
+    entry: &Entry<'_>,
+    owner: &str,
+    notes: &mut Notes<'_>,
+) -> Vec<(HeaderName, Quoted, Template)> {
     let mut headers = Vec::new();
-    for (key, value) in in_order(table) {
-        let Some(text) = reader.string_of(value, key.get_ref()) else {
+    let Some(table) = Table::of(entry, &format!("`headers` of {owner}"), notes) else {
+        return headers;
+    };
+    for entry in table.entries() {
+        let Some(text) = table.quoted(&entry, notes) else {
             continue;
         };
-        let Ok(name) = key.get_ref().parse::<HeaderName>() else {
-            reader.problem(
-                &key.span(),
-                format!("`{}` is not the name of a header", key.get_ref()),
+        let Ok(name) = entry.key.parse::<HeaderName>() else {
+            notes.add(
+                entry.key_at,
+                format!("`{}` is not the name of a header", entry.key),
             );
             continue;
         };
@@ -195,23 +192,50 @@ pub(super) fn read_headers(
             name.as_str(),
             "content-length" | "transfer-encoding" | "connection" | "upgrade"
         ) {
-            reader.problem(
-                &key.span(),
+            notes.add(
+                entry.key_at,
                 format!("the header `{name}` is set by the load itself"),
             );
             continue;
         }
-        if let Some(template) = read_template(reader, &text) {
+        if let Some(template) = read_template(&text, notes) {
             headers.push((name, text, template));
         }
     }
     headers
 }
 
-/// A template, its mistakes noted at the text's place.
-pub(super) fn read_template(reader: &mut Reader<'_>, text: &Located) -> Option<Template> {
+/// HTTP statuses: one number or a list.
+pub(super) fn read_statuses(
+    table: &Table<'_>,
+    entry: &Entry<'_>,
+    notes: &mut Notes<'_>,
+) -> Vec<u16> {
+    let items = match entry.value.get_ref() {
+        DeValue::Array(items) => items.iter().collect(),
+        _ => vec![entry.value],
+    };
+    let mut statuses = Vec::new();
+    for value in items {
+        let status = integer_of(value.get_ref())
+            .and_then(|number| u16::try_from(number).ok())
+            .filter(|status| (100..600).contains(status));
+        match status {
+            Some(status) => statuses.push(status),
+            None => table.wrong(
+                &Entry { value, ..*entry },
+                "an HTTP status from 100 to 599 or a list of them",
+                notes,
+            ),
+        }
+    }
+    statuses
+}
+
+/// A template; its mistake is noted where it stands inside the text.
+pub(super) fn read_template(text: &Quoted, notes: &mut Notes<'_>) -> Option<Template> {
     Template::parse(&text.text)
-        .map_err(|error| reader.problem(&text.span, error.message))
+        .map_err(|error| notes.inside(text, error.offset, error.message))
         .ok()
 }
 

@@ -16,6 +16,10 @@ fn problems(text: &str) -> Vec<String> {
     }
 }
 
+fn wrong(text: &str) -> String {
+    problems(text).join("\n")
+}
+
 fn target() -> Target {
     Target {
         address: "127.0.0.1:1".parse().unwrap(),
@@ -125,51 +129,81 @@ json = {}
 each = "resource"
 path = "/${resource.id}/${id"
 "#;
-    let problems = problems(text);
-    let expected = [
-        "w.toml:1:14: `on_failure` is \"stop\", it must be \"abort\" or \"continue\"",
-        "w.toml:2:17: `refused` is 42, it must be an HTTP status from 100 to 599 or a list of them",
-        "w.toml:3:2: `data` in the workload is not yet supported",
-        "w.toml:8:1: unknown key `metod` in a step\n  hint: did you mean `method`?",
-        "w.toml:9:8: the path \"fhir\" does not start with `/`\n  hint: the server's address comes from the target, a step has the path alone",
-        "w.toml:10:8: `each` names the table `resorce`, which is not there\n  hint: did you mean `resource`?",
-        "w.toml:12:8: a path cannot hold ' '\n  hint: write it percent-encoded, as `%20` for a space",
-        "w.toml:13:9: `think`: `5` is not a duration (allowed: numbers with us, ms, s, m or h, such as 500ms, 45s, 1m30s)",
-        "w.toml:14:21: `status` is 1000, it must be an HTTP status from 100 to 599 or a list of them",
-        "w.toml:14:36: `id` is not a JSON path: it does not start with `$` (allowed: `$.name`, `$['a name']`, `$[0]`)",
-        "w.toml:16:10: `method` is \"post\"\n  hint: allowed: GET, POST, PUT, DELETE, PATCH, HEAD, OPTIONS",
-        "w.toml:17:8: `${resource.type}` is a field of the table `resource`, and this step has no `each = \"resource\"`",
-        "w.toml:18:1: `form` in a step is not yet supported",
-        "w.toml:20:8: a step has one body, this one has body and json",
-        "w.toml:23:8: `${` without its `}`",
-    ];
-    assert_eq!(problems, expected);
+    insta::assert_snapshot!(wrong(text), @r#"
+    w.toml:1:14: `on_failure` in the workload must be "abort" or "continue", not the text "stop"
+    w.toml:2:17: `refused` in the workload must be an HTTP status from 100 to 599 or a list of them, not the number 42
+    w.toml:3:2: [data] is not yet supported
+    w.toml:8:1: unknown key `metod` in [[step]] number 1
+      hint: did you mean `method`?
+    w.toml:9:8: the path "fhir" does not start with `/`
+      hint: the server's address comes from the target, a step has the path alone
+    w.toml:10:8: `each` in [[step]] number 1 names the table `resorce`, which is not there
+      hint: did you mean `resource`?
+    w.toml:12:11: a path cannot hold ' '
+      hint: write it percent-encoded, as `%20` for a space
+    w.toml:13:9: `think` in [[step]] number 2: `5` is not a duration (allowed: numbers with us, ms, s, m or h, such as 500ms, 45s, 1m30s)
+    w.toml:14:21: `status` in `expect` of [[step]] number 2 must be an HTTP status from 100 to 599 or a list of them, not the number 1000
+    w.toml:14:36: `id` is not a JSON path: it does not start with `$` (allowed: `$.name`, `$['a name']`, `$[0]`)
+    w.toml:16:10: `method` in [[step]] number 3 must be "GET", "POST", "PUT", "DELETE", "PATCH", "HEAD" or "OPTIONS", not the text "post"
+    w.toml:17:10: `${resource.type}` is a field of the table `resource`, and this step has no `each = "resource"`
+    w.toml:18:1: `form` in [[step]] number 3 is not yet supported
+    w.toml:20:1: [[step]] number 3 has both `body` and `json` (allowed: one body)
+    w.toml:23:25: `${` without its `}`
+    "#);
 }
 
 #[test]
 fn keys_of_later_versions_are_refused_by_name() {
     for (text, key) in [
-        ("[[setup]]\nscope = \"user\"", "setup"),
-        ("[[journey]]\nweight = 1", "journey"),
-        ("cookies = true\n[[step]]\npath = \"/\"", "cookies"),
+        ("[[setup]]\nscope = \"user\"", "[[setup]]"),
+        ("[[journey]]\nweight = 1", "[[journey]]"),
+        ("[data.users]\nfile = \"a.csv\"", "[data]"),
+        (
+            "cookies = true\n[[step]]\npath = \"/\"",
+            "`cookies` in the workload",
+        ),
     ] {
         let problems = problems(text);
         assert_eq!(problems.len(), 1, "{problems:?}");
-        assert!(problems[0].contains(&format!("`{key}` in the workload is not yet supported")));
+        assert!(
+            problems[0].ends_with(&format!("{key} is not yet supported")),
+            "{problems:?}"
+        );
     }
     let problems = problems("[[step]]\npath = \"/${data.users.name}\"");
     assert_eq!(
         problems,
-        ["w.toml:2:8: `${data.users.name}`: data files are not yet supported"]
+        ["w.toml:2:10: `${data.users.name}`: data files are not yet supported"]
     );
 }
 
 #[test]
 fn an_empty_or_broken_file_says_so() {
-    assert!(problems("")[0].starts_with("w.toml:1:1: the workload has no step"));
-    assert!(problems("[[step]\npath = 1")[0].contains("w.toml:1:"));
-    assert!(problems("[[step]]\npath = 1")[0].starts_with("w.toml:2:8: `path` is 1"));
-    assert!(problems("[[step]]\n")[0].contains("a step has no `path`"));
+    let mut shown = String::new();
+    for text in [
+        "",
+        "[[step]\npath = 1",
+        "[[step]]\npath = 1",
+        "[[step]]\n",
+        "step = []",
+        "[step]\npath = \"/\"",
+        "table.a = []\n[[step]]\neach = \"a\"\npath = \"/\"",
+    ] {
+        let _ = writeln!(shown, "{}", wrong(text));
+    }
+    insta::assert_snapshot!(shown, @r#"
+    w.toml:1:1: the workload has no [[step]]
+      hint: add a line such as: [[step]]
+    w.toml:1:8: this is not TOML: unclosed array table, expected `]`
+    w.toml:2:8: `path` in [[step]] number 1 must be a text in quotes, not the number 1
+    w.toml:1:1: [[step]] number 1 has no `path`
+      hint: add a line such as: path = "/health"
+    w.toml:1:1: the journey makes no request
+      hint: write at least one [[step]] that does not loop over an empty table
+    w.toml:1:2: `step` is written [[step]], one block each, not as a table
+    w.toml:2:3: the journey makes no request
+      hint: write at least one [[step]] that does not loop over an empty table
+    "#);
     let missing = Workload::read(Path::new("/nowhere/w.toml")).unwrap_err();
     assert!(missing.0[0].message.contains("cannot be read"));
 }
@@ -210,8 +244,8 @@ fn names_that_are_not_its_own_are_left_to_the_caller() {
     assert_eq!(
         names,
         [
-            ("cpus", "w.toml:3:8".to_owned(), None),
-            ("patient_ld", "w.toml:6:8".to_owned(), Some("patient_id")),
+            ("cpus", "w.toml:3:10".to_owned(), None),
+            ("patient_ld", "w.toml:6:10".to_owned(), Some("patient_id")),
         ]
     );
     assert_eq!(workload.environment().len(), 1);
@@ -287,6 +321,115 @@ fn values_keep_their_type_and_texts_keep_their_zeros() {
 }
 
 #[test]
+fn a_syntax_error_does_not_hide_other_mistakes_and_blames_nobody_else() {
+    let text = r#"[[table.resource]
+type = "Patient"
+[[table.place]]
+type "Room"
+[[step]]
+each = "resource"
+path = "/${resource.type}/${id.${resource.type}}/${place.type}"
+name = "${resource.type}"
+body_file = "${resource.body}"
+[[step]]
+metod = "POST"
+path "/b"
+capture = { "a.${resource.type}" = "$.id", b = "$.c", n = 7 }
+[[step]]
+each = "place"
+path = "/${later}/${place.type}"
+[[step]]
+capture = { later = "$.x"
+think = "5"
+"#;
+    insta::assert_snapshot!(wrong(text), @"
+    w.toml:1:18: this is not TOML: unclosed array table, expected `]`
+    w.toml:4:6: this is not TOML: key with no value, expected `=`
+    w.toml:11:1: unknown key `metod` in [[step]] number 2
+      hint: did you mean `method`?
+    w.toml:12:6: this is not TOML: key with no value, expected `=`
+    w.toml:13:59: `n` in `capture` of [[step]] number 2 must be a text in quotes, not the number 7
+    w.toml:18:11: this is not TOML: unclosed bracket, the next line begins something new
+    w.toml:19:9: `think` in [[step]] number 4: `5` is not a duration (allowed: numbers with us, ms, s, m or h, such as 500ms, 45s, 1m30s)
+    ");
+}
+
+#[test]
+fn an_open_body_is_told_where_it_begins() {
+    let begin = "[[step]]\npath = \"/\"\nbody = '''\n{ \"a\": [\n  \"b = c\"\n] }\n";
+    let rest =
+        "\n[[step]]\npath = \"x\"\nbody = '''\n{}\n'''\n\n[[step]]\nmetod = 1\npath = \"/\"\n";
+    insta::assert_snapshot!(wrong(&format!("{begin}{rest}")), @r#"
+    w.toml:3:8: this is not TOML: multi-line string without its closing quotes
+    w.toml:9:8: the path "x" does not start with `/`
+      hint: the server's address comes from the target, a step has the path alone
+    w.toml:15:1: unknown key `metod` in [[step]] number 3
+      hint: did you mean `method`?
+    "#);
+    insta::assert_snapshot!(wrong(begin), @"w.toml:3:8: this is not TOML: multi-line string without its closing quotes");
+    insta::assert_snapshot!(wrong(&format!("{begin}{rest}").replace("'''", "\"\"\"")), @r#"
+    w.toml:3:8: this is not TOML: multi-line string without its closing quotes
+    w.toml:9:8: the path "x" does not start with `/`
+      hint: the server's address comes from the target, a step has the path alone
+    w.toml:15:1: unknown key `metod` in [[step]] number 3
+      hint: did you mean `method`?
+    "#);
+}
+
+#[test]
+fn problems_inside_a_text_have_their_place_there() {
+    let text = r#"[[table.t]]
+a = 1
+[[step]]
+path = "/\u0041/${uuid}/${random(2, 1)}"
+headers = { x = 'é ${data.a}', "y" = "${" }
+json = { deep = ["${uuid}", "b ${t.c}"] }
+capture = { "id.${t.x}" = "$.id" }
+[[step]]
+each = "t"
+path = "/"
+body = """
+{
+  "a": "\t${t.a}",
+  "b": "${t.b}"
+}"""
+expect = { contains = "a ${}" }
+[[step]]
+name = "\u0041 ${t.a} ${uuid}"
+each = "t"
+path = "/$${a b}"
+body_file = "${t.a}${cpus}"
+"#;
+    insta::assert_snapshot!(wrong(text), @r#"
+    w.toml:4:25: `random(2, 1)` is not `random(LOW, HIGH)` with two whole numbers, low first
+    w.toml:5:20: `${data.a}`: data files are not yet supported
+    w.toml:5:39: `${` without its `}`
+    w.toml:6:32: `${t.c}` is a field of the table `t`, and this step has no `each = "t"`
+    w.toml:7:17: `${t.x}` is not a field of the step's table
+    w.toml:14:9: a row of the table `t` has no field `b` (it has: a)
+    w.toml:16:26: `${}` without a name
+    w.toml:18:23: the name of a step cannot change from request to request or hold `${env.}`
+      hint: figures are kept by name: use table fields and cell values only
+    w.toml:20:14: a path cannot hold ' '
+      hint: write it percent-encoded, as `%20` for a space
+    w.toml:21:20: `${cpus}` is not a field of the step's table, and `body_file` may use nothing else
+    "#);
+}
+
+#[test]
+fn a_mistake_of_many_rows_and_many_mistakes_are_told_in_bounds() {
+    let mut text = "[[table.t]]\n".repeat(9_000);
+    text.push_str("[[step]]\neach = \"t\"\npath = \"/a/${t.b}\"\n");
+    assert_eq!(problems(&text).len(), 1, "once, not once a row");
+    let problems = problems(&"[[step]]\npath = \"x\"\n".repeat(2_000));
+    assert_eq!(problems.len(), 501);
+    assert_eq!(
+        problems[500],
+        "w.toml:4001:1: there are more problems than the 500 told here"
+    );
+}
+
+#[test]
 fn requests_that_no_server_would_take_are_refused_when_the_load_starts() {
     let text = "[[step]]\npath = \"${p}\"\n[[step]]\npath = \"/\"\nheaders = { a = \"${p}\" }";
     let workload = parse_text(text).unwrap_or_else(|problems| panic!("{problems}"));
@@ -299,4 +442,30 @@ fn requests_that_no_server_would_take_are_refused_when_the_load_starts() {
     assert_eq!(with("http://other/").len(), 1);
     assert_eq!(with("/a b").len(), 1);
     assert_eq!(with("/a\nb").len(), 2);
+}
+
+proptest::proptest! {
+    // Each case reads a whole file; a hundred damaged ones a run are enough.
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn a_damaged_workload_is_refused_or_read_and_never_breaks_the_reader(
+        cuts in proptest::collection::vec(
+            (proptest::prelude::any::<proptest::sample::Index>(), 0_usize..12, "[\\[\\]{}=\"'$\\\\a-z0-9,.\n-]{0,3}"),
+            1..5,
+        ),
+    ) {
+        let mut letters: Vec<char> =
+            include_str!("../../compose/testbed/workload.toml").chars().collect();
+        for (place, length, insert) in cuts {
+            let start = place.index(letters.len());
+            let end = (start + length).min(letters.len());
+            letters.splice(start..end, insert.chars());
+        }
+        let text: String = letters.into_iter().collect();
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("compose/testbed/workload.toml");
+        if let Err(problems) = Workload::parse(&file, &text) {
+            proptest::prop_assert!(!problems.0.is_empty());
+        }
+    }
 }

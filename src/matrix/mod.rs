@@ -19,22 +19,19 @@ mod order;
 mod override_node;
 mod plan;
 mod read;
-mod recover;
-mod source;
 mod starter;
 mod sweep;
-mod table;
 #[cfg(test)]
 mod tests;
-mod value;
 mod warnings;
 
+pub use crate::toml_file::Located;
 pub use cell::{Cell, CellId, Dropped};
 pub use expression::Expression;
 pub use plan::{ASSUMED_DEAD_TIME, CellLoad, CellPhase, Estimate, Plan, PlannedTrial, Role, plan};
 pub use read::read;
 pub use starter::{StarterFiles, StarterInput, StarterService, starter};
 pub use sweep::{
-    Amount, Answers, Axis, Constraint, Derived, Load, Located, Order, Phase, PhaseLoad, Ready,
-    ReportText, Slo, State, Sweep, TargetUrl, Trials,
+    Amount, Answers, Axis, Constraint, Derived, Load, Order, Phase, PhaseLoad, Ready, ReportText,
+    Slo, State, Sweep, TargetUrl, Trials,
 };

@@ -6,24 +6,20 @@
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::table::Notes;
-use super::value::scalar;
 use crate::placed::{PlacedNode, PlacedValue};
 use crate::scalar::Scalar;
+use crate::toml_file::{Entry, Notes, scalar};
 
 /// The tree of a TOML value; what cannot be in one is noted and left out.
 pub(super) fn node(value: &Spanned<DeValue<'_>>, notes: &mut Notes<'_>) -> Option<PlacedNode> {
     let at = value.span().start;
     let tree = match value.get_ref() {
         DeValue::Table(table) => {
-            let mut entries: Vec<_> = table.iter().collect();
-            // The library sorts by key; a Compose file's order is its author's.
-            entries.sort_by_key(|(key, _)| key.span().start);
-            let mut map = Vec::with_capacity(entries.len());
-            for (key, value) in entries {
-                let place = notes.source.at(key.span().start);
-                if let Some(child) = node(value, notes) {
-                    map.push((key.get_ref().as_ref().to_owned(), place, child));
+            let mut map = Vec::with_capacity(table.len());
+            for entry in Entry::all(table) {
+                let place = notes.at(entry.key_at);
+                if let Some(child) = node(entry.value, notes) {
+                    map.push((entry.key.to_owned(), place, child));
                 }
             }
             PlacedValue::Map(map)
@@ -41,7 +37,7 @@ pub(super) fn node(value: &Spanned<DeValue<'_>>, notes: &mut Notes<'_>) -> Optio
         },
     };
     Some(PlacedNode {
-        location: notes.source.at(at),
+        location: notes.at(at),
         value: tree,
     })
 }

@@ -13,11 +13,11 @@ use super::cell::{Cell, Dropped, Names};
 use super::expand::{Expansion, expand};
 use super::expression::{Expression, Known, Value};
 use super::order::shuffled;
-use super::source::Content;
 use super::sweep::{Answers, Order, PhaseLoad, Sweep};
 use super::warnings::warnings;
 use crate::problem::{Location, Problem, Problems};
 use crate::scalar::Scalar;
+use crate::toml_file::Content;
 
 /// Most trials of a plan: at half a minute each, a year.
 const MAX_TRIALS: u64 = 1_000_000;

@@ -292,7 +292,9 @@ method = "GET"
 path   = "/"               # EDIT: a request that your users make
 expect = { status = 200 }  # anything else is an error, not throughput
 
-# A request with a body, whose answer the next step uses:
+# A request with a body, whose answer the next step uses. A body may also be a text,
+# body = '''TEXT''' or body_file = "item.json" beside this file: with a content-type of
+# JSON a ${} between the quotes of a JSON string is escaped, elsewhere it stands as it is.
 #
 # [[step]]
 # name    = "create"

@@ -14,15 +14,7 @@ use super::read::target_url;
 use crate::placed::PlacedNode;
 use crate::problem::Location;
 use crate::scalar::Scalar;
-
-/// A value and the place it was read from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Located<T> {
-    /// The value.
-    pub value: T,
-    /// Where it is.
-    pub location: Location,
-}
+use crate::toml_file::Located;
 
 /// A checked matrix file.
 #[derive(Debug, Clone)]

@@ -56,7 +56,7 @@ fn sandbox(matrix: &str) -> Sandbox {
 #[test]
 fn a_sound_sweep_has_no_problems() {
     let ended = sandbox(MATRIX).run(&["check"]).exits(0);
-    insta::assert_snapshot!(ended.stdout.trim(), @"matrix.toml: 3 cells, 1 services, 1 requests a journey, no problems");
+    insta::assert_snapshot!(ended.stdout.trim(), @"matrix.toml: 3 cells, 1 service, 1 request a journey, no problems");
 }
 
 #[test]
@@ -122,17 +122,15 @@ fn problems_between_files_name_both_sides() {
     );
     let ended = sandbox.run(&["check"]).exits(2);
     insta::assert_snapshot!(ended.stderr.trim(), @"
-    compose.yaml:1:1: there is no service `ap` in the Compose files
-      hint: did you mean `app`?
     matrix.toml:6:11: subject `ap` is not a service of the Compose files
       hint: did you mean `app`?
     matrix.toml:18:10: target `web` is not a service of the Compose files
       hint: services: app
-    workload.toml:5:8: `${env.NIGHTSWEEP_NOT_SET}`: the environment variable NIGHTSWEEP_NOT_SET is not set
-      hint: set it before the command: `NIGHTSWEEP_NOT_SET=... nightsweep ...`
-    workload.toml:5:8: `${thread}` is no axis, derived value, capture or table field
+    workload.toml:5:10: `${thread}` is no axis, derived value, capture or table field
       hint: did you mean `${threads}`?
-    5 problems
+    workload.toml:5:20: `${env.NIGHTSWEEP_NOT_SET}`: the environment variable NIGHTSWEEP_NOT_SET is not set
+      hint: set it before the command: `NIGHTSWEEP_NOT_SET=... nightsweep ...`
+    4 problems
     ");
 }
 

@@ -4,7 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Modules that anyone may use and that use nothing but each other.
-const LEAVES: [&str; 5] = ["placed", "problem", "scalar", "secret", "units"];
+const LEAVES: [&str; 6] = [
+    "placed",
+    "problem",
+    "scalar",
+    "secret",
+    "toml_file",
+    "units",
+];
 
 /// Who may use whom; `app` may use everything.
 const ARROWS: [(&str, &[&str]); 11] = [

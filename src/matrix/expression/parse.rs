@@ -12,8 +12,8 @@ use rhai::{
 };
 
 use super::{Binary, Expression, Function, Kind, Node, Unary, Value};
-use crate::matrix::source::Content;
 use crate::problem::{Location, Problem, nearest};
+use crate::toml_file::Content;
 
 /// Longest expression. **Units**: characters.
 ///

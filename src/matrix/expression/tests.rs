@@ -5,7 +5,7 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use super::*;
-use crate::matrix::source::Content;
+use crate::toml_file::Content;
 
 const NAMES: [&str; 4] = ["cpus", "web", "mode", "on"];
 

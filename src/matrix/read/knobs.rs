@@ -9,11 +9,9 @@ use toml::de::DeValue;
 
 use super::section;
 use crate::matrix::expression::{Expression, Known, is_usable_name};
-use crate::matrix::source::Content;
 use crate::matrix::sweep::{Axis, Constraint, Derived};
-use crate::matrix::table::{Entry, Notes, Table};
-use crate::matrix::value::{describe, scalar};
 use crate::scalar::Scalar;
+use crate::toml_file::{Content, Entry, Notes, Table, describe, scalar};
 
 /// Most combinations of levels, dropped ones included.
 ///
@@ -56,7 +54,7 @@ impl Knobs {
                     "add a line such as: cpus = [1, 2, 4]",
                 );
             }
-            table.into_entries()
+            table.entries()
         };
         let axis_entries = entries("axes", "[axes]", true);
         let derived_entries = entries("derived", "[derived]", false);
@@ -91,7 +89,7 @@ impl Knobs {
             if let Some(expression) = expression(entry, "[derived]", &names, visible, notes) {
                 derived.push(Derived {
                     name: entry.key.to_owned(),
-                    location: notes.source.at(entry.key_at),
+                    location: notes.at(entry.key_at),
                     expression,
                 });
             }
@@ -103,7 +101,7 @@ impl Knobs {
                 let expression = expression(entry, "[constraints]", &names, names.len(), notes)?;
                 Some(Constraint {
                     name: entry.key.to_owned(),
-                    location: notes.source.at(entry.key_at),
+                    location: notes.at(entry.key_at),
                     expression,
                 })
             })
@@ -191,7 +189,7 @@ fn axis(entry: &Entry<'_>, notes: &mut Notes<'_>) -> Axis {
     }
     Axis {
         name: entry.key.to_owned(),
-        location: notes.source.at(entry.key_at),
+        location: notes.at(entry.key_at),
         levels,
     }
 }
@@ -250,7 +248,7 @@ pub(super) fn parse(
     notes: &mut Notes<'_>,
 ) -> Option<Expression> {
     let content = Content::Quoted {
-        source: notes.source,
+        source: notes.source(),
         start: at,
     };
     match Expression::parse(text, &content, known) {

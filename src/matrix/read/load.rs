@@ -12,11 +12,8 @@ use super::knobs::parse;
 use super::section;
 use crate::matrix::amount;
 use crate::matrix::expression::Known;
-use crate::matrix::sweep::{
-    Amount, AmountKind, Answers, Load, Located, Phase, PhaseLoad, Ready, TargetUrl,
-};
-use crate::matrix::table::{Entry, Notes, Table};
-use crate::matrix::value::{describe, number_of};
+use crate::matrix::sweep::{Amount, AmountKind, Answers, Load, Phase, PhaseLoad, Ready, TargetUrl};
+use crate::toml_file::{Entry, Located, Notes, Table, describe, number_of};
 
 /// Wait for one answer unless the file says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -173,29 +170,11 @@ pub(super) fn phases(file: &mut Table<'_>, names: &[String], notes: &mut Notes<'
     let Some(entry) = file.need("phase", example) else {
         return Vec::new();
     };
-    let DeValue::Array(items) = entry.value.get_ref() else {
-        notes.add(
-            entry.key_at,
-            format!(
-                "phases are written [[phase]], one block each, not as {}",
-                describe(entry.value.get_ref())
-            ),
-        );
-        return Vec::new();
-    };
     let mut taken = HashSet::new();
     let mut has_window = false;
     let mut phases = Vec::new();
-    for (index, item) in items.iter().enumerate() {
-        let one = Entry {
-            value: item,
-            key_at: item.span().start,
-            ..entry
-        };
-        let label = phase_label(item.get_ref(), index);
-        let Some(mut table) = Table::of(&one, &label, notes) else {
-            continue;
-        };
+    for mut table in Table::blocks(&entry, "phase", notes) {
+        let at = table.at();
         let name = phase_name(&mut table, &mut taken, notes);
         let measured = answers(&mut table, notes);
         has_window |= measured.is_window;
@@ -205,14 +184,15 @@ pub(super) fn phases(file: &mut Table<'_>, names: &[String], notes: &mut Notes<'
         if let (Some(name), Some(load), Some(duration)) = (name, load, duration) {
             phases.push(Phase {
                 name,
-                location: notes.source.at(one.key_at),
+                location: notes.at(at),
                 answers: measured.answers,
                 load,
                 duration,
             });
         }
     }
-    if !has_window && !file.is_broken(notes) {
+    let is_list = entry.value.get_ref().is_array();
+    if !has_window && is_list && !file.is_broken(notes) {
         notes.hint(
             entry.key_at,
             "no phase is a window: nothing would be measured",
@@ -245,21 +225,6 @@ fn phase_name(
         );
     }
     Some(name)
-}
-
-/// How messages name a phase: by its name where it has one.
-fn phase_label(value: &DeValue<'_>, index: usize) -> String {
-    let name = match value {
-        DeValue::Table(table) => table
-            .iter()
-            .find(|(key, _)| key.get_ref() == "name")
-            .and_then(|(_, value)| value.get_ref().as_str()),
-        _ => None,
-    };
-    match name {
-        Some(name) => format!("[[phase]] \"{name}\""),
-        None => format!("[[phase]] number {}", index + 1),
-    }
 }
 
 struct Measured {
@@ -398,7 +363,7 @@ fn amount(
     wrong: impl Fn(f64) -> Option<String>,
     notes: &mut Notes<'_>,
 ) -> Option<Amount> {
-    let location = notes.source.at(entry.at());
+    let location = notes.at(entry.at());
     let kind = match entry.value.get_ref() {
         DeValue::String(text) => {
             let known = Known {

@@ -18,15 +18,13 @@ pub(super) use load::target_url;
 
 use std::path::{Path, PathBuf};
 
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
 
 use self::knobs::Knobs;
 use super::override_node;
-use super::recover::recover;
-use super::source::Source;
-use super::sweep::{Located, Sweep};
-use super::table::{Entry, Notes, Table};
-use crate::problem::{Problems, nearest};
+use super::sweep::Sweep;
+use crate::problem::{Problem, Problems, nearest};
+use crate::toml_file::{self, Entry, Located, Notes, Table};
 
 /// The one version of the format that this version reads.
 const FORMAT: u64 = 1;
@@ -44,36 +42,9 @@ const LATER: [&str; 10] = [
 ///
 /// **Errors**: all problems in file order, without duplicates.
 pub fn read(path: &Path, text: &str) -> Result<Sweep, Problems> {
-    let source = Source::new(path, text);
-    let mut notes = Notes::new(&source);
-    let recovered = recover(text);
-    for (offset, message) in &recovered.errors {
-        notes.syntax(*offset, message);
-    }
-    if recovered.is_lost {
-        // What could be read of such a file says more about us than about it.
-        return Err(Problems(notes.problems));
-    }
-    let (document, _) = DeTable::parse_recoverable(&recovered.text);
-    let table = Table::document(document.get_ref());
-    let sweep = sweep(path, table, &mut notes);
-    if notes.is_full() {
-        let message = format!(
-            "there are more problems than the {} told here",
-            notes.problems.len()
-        );
-        notes.problems.push(source.problem(text.len(), message));
-    }
-    let mut problems = notes.problems;
-    problems.sort();
-    problems.dedup();
-    match sweep {
-        Some(sweep) if problems.is_empty() => Ok(sweep),
-        _ => {
-            debug_assert!(!problems.is_empty(), "what is missing was noted");
-            Err(Problems(problems))
-        }
-    }
+    toml_file::read(path, text, "the file", |file, notes| {
+        sweep(path, file, notes)
+    })
 }
 
 /// What `[sweep]` says.
@@ -238,7 +209,7 @@ fn tier_slot(tier: &Located<String>, names: &[String], notes: &mut Notes<'_>) ->
             |near| format!("did you mean `{near}`?"),
         );
         notes.push(
-            crate::problem::Problem::new(
+            Problem::new(
                 tier.location.clone(),
                 format!(
                     "`tier` in [sweep] is `{}`, which is neither an axis nor a derived value",

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::knobs::Knobs;
 use super::section;
-use crate::matrix::sweep::{Located, Order, ReportText, Slo, State, Trials};
-use crate::matrix::table::{Notes, Table};
+use crate::matrix::sweep::{Order, ReportText, Slo, State, Trials};
 use crate::problem::{Problem, nearest};
 use crate::scalar::Scalar;
+use crate::toml_file::{Located, Notes, Table};
 
 /// Most launches of one cell; a thousand short trials of one cell take a day.
 const MAX_REPEATS: u64 = 1_000;

@@ -263,9 +263,9 @@ fn reserved_keys_are_refused_by_name() {
     m.toml:18:2: [baseline] is not yet supported
     m.toml:20:2: [golden] is not yet supported
     m.toml:21:2: [seed] is not yet supported
-    m.toml:22:3: [hook] is not yet supported
-    m.toml:23:3: [metric] is not yet supported
-    m.toml:24:3: [prove] is not yet supported
+    m.toml:22:3: [[hook]] is not yet supported
+    m.toml:23:3: [[metric]] is not yet supported
+    m.toml:24:3: [[prove]] is not yet supported
     m.toml:25:2: [postgres] is not yet supported
     m.toml:26:2: [host] is not yet supported
     m.toml:27:2: [verdicts] is not yet supported
@@ -388,7 +388,7 @@ fn phases_are_whole() {
     m.toml:14:1: [[phase]] "stress" has `answers` and is no window
       hint: write window = true to measure it
     "#);
-    insta::assert_snapshot!(wrong(&LEAST.replace("[[phase]]", "[phase]")), @"m.toml:12:2: phases are written [[phase]], one block each, not as a table");
+    insta::assert_snapshot!(wrong(&LEAST.replace("[[phase]]", "[phase]")), @"m.toml:12:2: `phase` is written [[phase]], one block each, not as a table");
     insta::assert_snapshot!(with("[[phase]]\nname = 'stress'\nduration = '0s'\nclosed = { users = 0 }\nopen = { requests_per_second = 1 }\n[[phase]]\nname = 'x'\nduration = '1s'\nopen = { requests_per_second = -1, max_in_flight = 0, arivals = 'uniform' }\n[[phase]]\nname = 'y'\nduration = '1s'\nclosed = { users = [1] }\n[[phase]]\nname = 'z'\nduration = '1s'"), @r#"
     m.toml:19:8: two phases are named `stress`: names tell rows apart
     m.toml:20:12: `duration` in [[phase]] "stress" must be longer than 0

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use toml::de::DeTable;
 
-/// Most syntax errors told; a file with more is not a matrix.
+/// Most syntax errors told; a file with more is none of ours.
 const MAX_ERRORS: usize = 20;
 
 /// A text that can be parsed, and what was wrong with the lines taken out.
@@ -39,6 +39,12 @@ pub(super) fn recover(text: &str) -> Recovered {
             blank(&mut recovered.text, lines);
             let message = "unclosed bracket, the next line begins something new".to_owned();
             recovered.errors.push((bracket, message));
+            continue;
+        }
+        if let Some((quotes, lines)) = open_string(&recovered.text, offset) {
+            blank(&mut recovered.text, lines);
+            let message = "multi-line string without its closing quotes".to_owned();
+            recovered.errors.push((quotes, message));
             continue;
         }
         // An error at the very end belongs to the last line that has text.
@@ -97,6 +103,92 @@ fn open_bracket(text: &str, offset: usize) -> Option<(usize, Range<usize>)> {
         end = start;
     }
     None
+}
+
+/// The multi-line string that the error at an offset is about, and the lines to
+/// take out for it.
+///
+/// A string that is never closed, or that holds a section's header and ends just
+/// before the error: the quotes that close it were meant to open the next one.
+fn open_string(text: &str, offset: usize) -> Option<(usize, Range<usize>)> {
+    let (string, is_closed) = multi_line_strings(text)
+        .into_iter()
+        .take_while(|(string, _)| string.start < offset)
+        .last()?;
+    let header = header_line(&text[string.clone()]).map(|at| string.start + at);
+    let is_near = text
+        .get(string.end..offset)
+        .is_none_or(|between| between.matches('\n').count() <= 1);
+    let end = match header {
+        Some(header) if is_near => header,
+        None if !is_closed => text.len(),
+        _ => return None,
+    };
+    let start = text[..string.start]
+        .rfind('\n')
+        .map_or(0, |newline| newline + 1);
+    Some((string.start, start..end))
+}
+
+/// Multi-line strings with their quotes, and whether each is closed.
+fn multi_line_strings(text: &str) -> Vec<(Range<usize>, bool)> {
+    let mut strings = Vec::new();
+    let mut at = 0;
+    while let Some(found) = text[at..].find(['#', '"', '\'']) {
+        let start = at + found;
+        let rest = &text[start..];
+        let line = &rest[..rest.find('\n').unwrap_or(rest.len())];
+        let quote = &rest[..1];
+        let quotes = quote.repeat(3);
+        let has_escapes = quote == "\"";
+        at = if quote == "#" {
+            start + line.len()
+        } else if rest.starts_with(&quotes) {
+            let closed = closing(&rest[3..], &quotes, has_escapes);
+            let end = start + closed.map_or(rest.len(), |length| 3 + length);
+            strings.push((start..end, closed.is_some()));
+            end
+        } else {
+            // What is open at the end of its line is an error of that line.
+            let closed = closing(&line[1..], quote, has_escapes);
+            start + closed.map_or(line.len(), |length| 1 + length)
+        };
+    }
+    strings
+}
+
+/// Bytes up to the end of the first `quotes` that no backslash precedes.
+fn closing(text: &str, quotes: &str, has_escapes: bool) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        let rest = &text[at..];
+        if rest.starts_with(quotes) {
+            return Some(at + quotes.len());
+        }
+        let mut letters = rest.chars();
+        let letter = letters.next()?;
+        at += letter.len_utf8();
+        if has_escapes && letter == '\\' {
+            at += letters.next()?.len_utf8();
+        }
+    }
+}
+
+/// Where the first line begins that is a section's header and nothing else.
+fn header_line(text: &str) -> Option<usize> {
+    let is_header = |line: &str| {
+        let line = line.trim();
+        let inside = line.trim_start_matches('[').trim_end_matches(']');
+        line.starts_with('[')
+            && line.ends_with(']')
+            && inside.starts_with(|first: char| first.is_ascii_alphabetic())
+            && inside
+                .chars()
+                .all(|letter| letter.is_ascii_alphanumeric() || "_-.".contains(letter))
+    };
+    text.match_indices('\n')
+        .map(|(newline, _)| newline + 1)
+        .find(|start| is_header(text[*start..].lines().next().unwrap_or("")))
 }
 
 fn blank(text: &mut String, range: Range<usize>) {
@@ -175,6 +267,32 @@ mod tests {
     }
 
     #[test]
+    fn an_open_multi_line_string_ends_before_the_next_section() {
+        let text = "[a]\nx = '''\n{}\n[[b]]\ny = '''\n{}\n'''\n[[b]]\ny = 2\n";
+        let recovered = recover(text);
+        assert_eq!(
+            recovered.errors,
+            [(8, "multi-line string without its closing quotes".to_owned())]
+        );
+        let (table, errors) = DeTable::parse_recoverable(&recovered.text);
+        assert!(errors.is_empty(), "{errors:?}");
+        let blocks = table.get_ref()["b"].get_ref().as_array().expect("blocks");
+        assert_eq!(blocks.len(), 2);
+
+        let last = recover("x = 1\ny = \"\"\"a \\\"\"\" b\n");
+        assert_eq!((last.errors.len(), last.errors[0].0), (1, 10));
+        assert!(!last.is_lost);
+    }
+
+    #[test]
+    fn a_whole_multi_line_string_is_not_blamed_for_what_follows() {
+        let text = "x = '''\n[a]\n''' # \"\"\"\ny = 'a # \"\"\"'\nz 1\n[b]\n";
+        let recovered = recover(text);
+        let places: Vec<_> = recovered.errors.iter().map(|(at, _)| *at).collect();
+        assert_eq!(places, [text.find("z 1").unwrap() + 2]);
+    }
+
+    #[test]
     fn hopeless_texts_end_after_a_bounded_number_of_errors() {
         let recovered = recover(&"= =\n".repeat(1000));
         assert!(recovered.is_lost);
@@ -183,7 +301,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_recovers_to_toml_of_the_same_length(text in "[a-c\\[\\]=\"'\\n\\r #.,{}1é]{0,60}") {
+        fn any_text_recovers_to_toml_of_the_same_length(text in "([a-c\\[\\]=\"'\\n\\r #.,{}1é\\\\]|'''|\"\"\"|\\n\\[a\\]\\n){0,60}") {
             let recovered = recover(&text);
             prop_assert_eq!(recovered.text.len(), text.len());
             prop_assert!(recovered.is_lost || first_error(&recovered.text).is_none());

@@ -3,8 +3,8 @@
 //! A [`Table`] hands out entries by key, in file order, and remembers which
 //! keys were asked for; what was not asked for is unknown. Every getter that
 //! finds the wrong kind of value notes a problem and answers `None`, so the
-//! caller goes on and later mistakes are found too. Which keys there are is
-//! `read`'s business.
+//! caller goes on and later mistakes are found too. Which keys there are is the
+//! business of whoever asks.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -12,118 +12,59 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::source::Source;
-use super::sweep::Located;
+use super::notes::Notes;
+use super::source::{Located, Quoted};
 use super::value::{describe, number_of};
-use crate::problem::{Problem, nearest};
+use crate::problem::nearest;
 use crate::units::parse_duration;
-
-/// How messages name the document itself.
-const DOCUMENT: &str = "the file";
-
-/// Most problems told of one file: a generated file may have one mistake a
-/// hundred thousand times, and finding a place in a long line takes time.
-const MAX_PROBLEMS: usize = 500;
-
-/// The problems found so far.
-///
-/// **Shape**: in the order found; `read` sorts them by place.
-#[derive(Debug)]
-pub(super) struct Notes<'t> {
-    pub(super) source: &'t Source<'t>,
-    pub(super) problems: Vec<Problem>,
-    /// Lines with a syntax error, which were taken out before reading.
-    broken_lines: Vec<usize>,
-    /// The last syntax error.
-    last_syntax: Option<(usize, String)>,
-}
-
-impl<'t> Notes<'t> {
-    pub(super) fn new(source: &'t Source<'t>) -> Self {
-        Self {
-            source,
-            problems: Vec::new(),
-            broken_lines: Vec::new(),
-            last_syntax: None,
-        }
-    }
-
-    /// Notes a syntax error.
-    pub(super) fn syntax(&mut self, offset: usize, message: &str) {
-        let problem = self
-            .source
-            .problem(offset, format!("this is not TOML: {message}"));
-        let line = problem.location.line;
-        // An open bracket or quote breaks line after line: once is enough.
-        let is_more_of_it = self
-            .last_syntax
-            .as_ref()
-            .is_some_and(|(last, said)| last.abs_diff(line) <= 1 && said == message);
-        self.last_syntax = Some((line, message.to_owned()));
-        self.broken_lines.push(line);
-        if !is_more_of_it {
-            self.problems.push(problem);
-        }
-    }
-
-    /// Notes a problem at a byte offset.
-    pub(super) fn add(&mut self, offset: usize, message: impl Into<String>) {
-        if !self.is_full() {
-            self.push(self.source.problem(offset, message));
-        }
-    }
-
-    /// Notes a problem with a next step.
-    pub(super) fn hint(&mut self, offset: usize, message: impl Into<String>, hint: &str) {
-        if !self.is_full() {
-            self.push(self.source.problem(offset, message).with_hint(hint));
-        }
-    }
-
-    /// Whether so many problems are noted that the rest is left for the next reading.
-    pub(super) fn is_full(&self) -> bool {
-        self.problems.len() >= MAX_PROBLEMS
-    }
-
-    /// Notes a problem made elsewhere.
-    pub(super) fn push(&mut self, problem: Problem) {
-        if !self.is_full() && !self.broken_lines.contains(&problem.location.line) {
-            self.problems.push(problem);
-        }
-    }
-
-    /// Lines with a syntax error in the section that begins at an offset.
-    fn broken_lines_from(&self, start: usize) -> Vec<usize> {
-        let first = self.source.line_of(start);
-        let next = self.source.next_header_line(first);
-        let lines = self.broken_lines.iter().copied();
-        lines.filter(|line| (first..next).contains(line)).collect()
-    }
-}
 
 /// One key with its value.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Entry<'d> {
+pub struct Entry<'d> {
     /// The key.
-    pub(super) key: &'d str,
+    pub key: &'d str,
     /// Byte offset of the key.
-    pub(super) key_at: usize,
+    pub key_at: usize,
     /// The value with its span.
-    pub(super) value: &'d Spanned<DeValue<'d>>,
+    pub value: &'d Spanned<DeValue<'d>>,
 }
 
-impl Entry<'_> {
+impl<'d> Entry<'d> {
+    /// The entries of a table in file order; the library sorts them by key.
+    pub fn all(table: &'d DeTable<'d>) -> Vec<Self> {
+        let mut entries: Vec<Self> = table
+            .iter()
+            .map(|(key, value)| Self {
+                key: key.get_ref().as_ref(),
+                key_at: key.span().start,
+                value,
+            })
+            .collect();
+        entries.sort_by_key(|entry| entry.key_at);
+        entries
+    }
+
     /// Byte offset of the value.
-    pub(super) fn at(&self) -> usize {
+    pub fn at(&self) -> usize {
         self.value.span().start
+    }
+
+    /// The key as a text with places.
+    pub fn quoted_key(&self) -> Quoted {
+        Quoted {
+            text: self.key.to_owned(),
+            at: self.key_at,
+        }
     }
 }
 
 /// A table being read.
 #[derive(Debug)]
-pub(super) struct Table<'d> {
+pub struct Table<'d> {
     /// How messages name it: `[load]`.
     name: String,
+    /// Whether it is the whole document, whose tables are sections.
+    is_document: bool,
     /// Byte offset of its header or of its key.
     at: usize,
     entries: Vec<Entry<'d>>,
@@ -137,25 +78,19 @@ pub(super) struct Table<'d> {
 
 impl<'d> Table<'d> {
     /// The whole document.
-    pub(super) fn document(table: &'d DeTable<'d>) -> Self {
-        Self::over(DOCUMENT, 0, table)
+    pub(super) fn document(table: &'d DeTable<'d>, name: &str) -> Self {
+        Self {
+            is_document: true,
+            ..Self::over(name, 0, table)
+        }
     }
 
     fn over(name: &str, at: usize, table: &'d DeTable<'d>) -> Self {
-        let mut entries: Vec<Entry<'d>> = table
-            .iter()
-            .map(|(key, value)| Entry {
-                key: key.get_ref().as_ref(),
-                key_at: key.span().start,
-                value,
-            })
-            .collect();
-        // The library sorts by key; our order is that of the file.
-        entries.sort_by_key(|entry| entry.key_at);
         Self {
             name: name.to_owned(),
+            is_document: false,
             at,
-            entries,
+            entries: Entry::all(table),
             asked: Vec::new(),
             later: Vec::new(),
             missing: Vec::new(),
@@ -163,7 +98,7 @@ impl<'d> Table<'d> {
     }
 
     /// The table behind an entry.
-    pub(super) fn of(entry: &Entry<'d>, name: &str, notes: &mut Notes<'_>) -> Option<Self> {
+    pub fn of(entry: &Entry<'d>, name: &str, notes: &mut Notes<'_>) -> Option<Self> {
         match entry.value.get_ref() {
             DeValue::Table(table) => Some(Self::over(name, entry.key_at, table)),
             other => {
@@ -176,28 +111,53 @@ impl<'d> Table<'d> {
         }
     }
 
+    /// The tables of a list that is written as blocks: `[[phase]]`.
+    ///
+    /// Messages name a block by its `name`, or by its number.
+    pub fn blocks(entry: &Entry<'d>, name: &str, notes: &mut Notes<'_>) -> Vec<Self> {
+        let DeValue::Array(items) = entry.value.get_ref() else {
+            notes.add(
+                entry.key_at,
+                format!(
+                    "`{name}` is written [[{name}]], one block each, not as {}",
+                    describe(entry.value.get_ref())
+                ),
+            );
+            return Vec::new();
+        };
+        let blocks = items.iter().enumerate().filter_map(|(index, item)| {
+            let one = Entry {
+                value: item,
+                key_at: item.span().start,
+                ..*entry
+            };
+            Self::of(&one, &block_label(name, item.get_ref(), index), notes)
+        });
+        blocks.collect()
+    }
+
     /// How messages name the table.
-    pub(super) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Byte offset where the table begins.
-    pub(super) fn at(&self) -> usize {
+    pub fn at(&self) -> usize {
         self.at
     }
 
     /// Whether it has no key.
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
     /// All entries in file order, for tables whose keys are the user's own.
-    pub(super) fn into_entries(self) -> Vec<Entry<'d>> {
-        self.entries
+    pub fn entries(&self) -> Vec<Entry<'d>> {
+        self.entries.clone()
     }
 
     /// The entry of a key, which is known from now on.
-    pub(super) fn get(&mut self, key: &'static str) -> Option<Entry<'d>> {
+    pub fn get(&mut self, key: &'static str) -> Option<Entry<'d>> {
         if !self.asked.contains(&key) {
             self.asked.push(key);
         }
@@ -209,7 +169,7 @@ impl<'d> Table<'d> {
     }
 
     /// The entry of a key that must be there; told by `finish` if it is not.
-    pub(super) fn need(&mut self, key: &'static str, example: &str) -> Option<Entry<'d>> {
+    pub fn need(&mut self, key: &'static str, example: &str) -> Option<Entry<'d>> {
         let found = self.get(key);
         if found.is_none() {
             self.missing.push((key, example.to_owned()));
@@ -218,49 +178,50 @@ impl<'d> Table<'d> {
     }
 
     /// Whether a key is there that this version cannot do.
-    pub(super) fn has_later(&self, keys: &[&str]) -> bool {
+    pub fn has_later(&self, keys: &[&str]) -> bool {
         keys.iter().any(|key| self.find(key).is_some())
     }
 
     /// Notes a key of the format that this version cannot do.
-    pub(super) fn not_yet(&mut self, key: &'static str, notes: &mut Notes<'_>) {
+    pub fn not_yet(&mut self, key: &'static str, notes: &mut Notes<'_>) {
         self.later.push(key);
         if let Some(entry) = self.find(key) {
-            let name = if self.is_document() {
-                format!("[{key}]")
-            } else {
-                format!("`{key}` in {}", self.name)
+            let name = match entry.value.get_ref() {
+                DeValue::Table(_) if self.is_document => format!("[{key}]"),
+                DeValue::Array(items)
+                    if self.is_document
+                        && items.first().is_some_and(|item| item.get_ref().is_table()) =>
+                {
+                    format!("[[{key}]]")
+                }
+                _ => format!("`{key}` in {}", self.name),
             };
             notes.add(entry.key_at, format!("{name} is not yet supported"));
         }
     }
 
     /// Whether a line of it was taken out, so that what is missing may be there.
-    pub(super) fn is_broken(&self, notes: &Notes<'_>) -> bool {
-        if self.is_document() {
-            !notes.broken_lines.is_empty()
+    pub fn is_broken(&self, notes: &Notes<'_>) -> bool {
+        if self.is_document {
+            notes.is_broken()
         } else {
             !notes.broken_lines_from(self.at).is_empty()
         }
     }
 
     /// Keys of lines that were taken out.
-    pub(super) fn broken_keys(&self, notes: &Notes<'_>) -> Vec<String> {
+    pub fn broken_keys(&self, notes: &Notes<'_>) -> Vec<String> {
         notes
             .broken_lines_from(self.at)
             .into_iter()
-            .filter_map(|line| notes.source.line(line).split_once('='))
+            .filter_map(|line| notes.source().line(line).split_once('='))
             .map(|(key, _)| key.trim().to_owned())
             .filter(|key| !key.is_empty())
             .collect()
     }
 
-    fn is_document(&self) -> bool {
-        self.name == DOCUMENT
-    }
-
     /// Notes every key that nobody asked for, and every required one that is missing.
-    pub(super) fn finish(self, notes: &mut Notes<'_>) {
+    pub fn finish(self, notes: &mut Notes<'_>) {
         let mut missing = self.missing.clone();
         for entry in &self.entries {
             if self.asked.contains(&entry.key) || self.later.contains(&entry.key) {
@@ -277,7 +238,7 @@ impl<'d> Table<'d> {
             notes.hint(
                 entry.key_at,
                 format!("unknown key `{}` in {}", entry.key, self.name),
-                &hint,
+                hint,
             );
         }
         // A line that is not TOML may be the one that holds the key.
@@ -285,7 +246,7 @@ impl<'d> Table<'d> {
             return;
         }
         for (key, example) in missing {
-            let what = if self.is_document() && example.starts_with('[') {
+            let what = if self.is_document && example.starts_with('[') {
                 example.clone()
             } else {
                 format!("`{key}`")
@@ -293,12 +254,13 @@ impl<'d> Table<'d> {
             notes.hint(
                 self.at,
                 format!("{} has no {what}", self.name),
-                &format!("add a line such as: {example}"),
+                format!("add a line such as: {example}"),
             );
         }
     }
 
-    fn wrong(&self, entry: &Entry<'_>, wanted: &str, notes: &mut Notes<'_>) {
+    /// Notes that a value is not what it must be.
+    pub fn wrong(&self, entry: &Entry<'_>, wanted: &str, notes: &mut Notes<'_>) {
         notes.add(
             entry.at(),
             format!(
@@ -310,12 +272,24 @@ impl<'d> Table<'d> {
         );
     }
 
+    /// A text, be it empty, whose characters can be found again.
+    pub fn quoted(&self, entry: &Entry<'_>, notes: &mut Notes<'_>) -> Option<Quoted> {
+        if let DeValue::String(text) = entry.value.get_ref() {
+            return Some(Quoted {
+                text: text.as_ref().to_owned(),
+                at: entry.at(),
+            });
+        }
+        self.wrong(entry, "a text in quotes", notes);
+        None
+    }
+
     /// A text that is not blank.
-    pub(super) fn text(&self, entry: &Entry<'_>, notes: &mut Notes<'_>) -> Option<Located<String>> {
+    pub fn text(&self, entry: &Entry<'_>, notes: &mut Notes<'_>) -> Option<Located<String>> {
         match entry.value.get_ref() {
             DeValue::String(text) if !text.trim().is_empty() => Some(Located {
                 value: text.as_ref().to_owned(),
-                location: notes.source.at(entry.at()),
+                location: notes.at(entry.at()),
             }),
             DeValue::String(_) => {
                 notes.add(
@@ -325,14 +299,14 @@ impl<'d> Table<'d> {
                 None
             }
             _ => {
-                self.wrong(entry, "a text", notes);
+                self.wrong(entry, "a text in quotes", notes);
                 None
             }
         }
     }
 
     /// A list of texts that are not blank, none of them twice.
-    pub(super) fn texts(&self, entry: &Entry<'_>, notes: &mut Notes<'_>) -> Vec<Located<String>> {
+    pub fn texts(&self, entry: &Entry<'_>, notes: &mut Notes<'_>) -> Vec<Located<String>> {
         let DeValue::Array(items) = entry.value.get_ref() else {
             self.wrong(entry, "a list of texts", notes);
             return Vec::new();
@@ -367,7 +341,7 @@ impl<'d> Table<'d> {
     }
 
     /// `true` or `false`.
-    pub(super) fn truth(&self, entry: &Entry<'_>, notes: &mut Notes<'_>) -> Option<bool> {
+    pub fn truth(&self, entry: &Entry<'_>, notes: &mut Notes<'_>) -> Option<bool> {
         if let DeValue::Boolean(truth) = entry.value.get_ref() {
             Some(*truth)
         } else {
@@ -377,7 +351,7 @@ impl<'d> Table<'d> {
     }
 
     /// A whole number in a range.
-    pub(super) fn whole(
+    pub fn whole(
         &self,
         entry: &Entry<'_>,
         allowed: Range<u64>,
@@ -406,7 +380,7 @@ impl<'d> Table<'d> {
     }
 
     /// A finite number.
-    pub(super) fn number(&self, entry: &Entry<'_>, notes: &mut Notes<'_>) -> Option<f64> {
+    pub fn number(&self, entry: &Entry<'_>, notes: &mut Notes<'_>) -> Option<f64> {
         let number = number_of(entry.value.get_ref()).filter(|number| number.is_finite());
         if number.is_none() {
             self.wrong(entry, "a number", notes);
@@ -415,7 +389,7 @@ impl<'d> Table<'d> {
     }
 
     /// A length of time.
-    pub(super) fn duration(&self, entry: &Entry<'_>, notes: &mut Notes<'_>) -> Option<Duration> {
+    pub fn duration(&self, entry: &Entry<'_>, notes: &mut Notes<'_>) -> Option<Duration> {
         let DeValue::String(text) = entry.value.get_ref() else {
             self.wrong(entry, "a duration such as \"45s\" or \"1m30s\"", notes);
             return None;
@@ -433,7 +407,7 @@ impl<'d> Table<'d> {
     }
 
     /// A length of time that is not zero.
-    pub(super) fn some_time(&self, entry: &Entry<'_>, notes: &mut Notes<'_>) -> Option<Duration> {
+    pub fn some_time(&self, entry: &Entry<'_>, notes: &mut Notes<'_>) -> Option<Duration> {
         let duration = self.duration(entry, notes)?;
         if duration.is_zero() {
             notes.add(
@@ -446,7 +420,7 @@ impl<'d> Table<'d> {
     }
 
     /// One of a few words.
-    pub(super) fn word<T: Copy>(
+    pub fn word<T: Copy>(
         &self,
         entry: &Entry<'_>,
         allowed: &[(&str, T)],
@@ -475,10 +449,29 @@ impl<'d> Table<'d> {
     }
 }
 
+/// How messages name a block: by its name where it has one.
+fn block_label(kind: &str, value: &DeValue<'_>, index: usize) -> String {
+    let name = match value {
+        DeValue::Table(table) => table
+            .iter()
+            .find(|(key, _)| key.get_ref() == "name")
+            .and_then(|(_, value)| value.get_ref().as_str()),
+        _ => None,
+    };
+    match name {
+        Some(name) => format!("[[{kind}]] \"{name}\""),
+        None => format!("[[{kind}]] number {}", index + 1),
+    }
+}
+
+/// `"a", "b" or "c"`.
 fn either<T>(allowed: &[(&str, T)]) -> String {
-    allowed
+    let words: Vec<String> = allowed
         .iter()
         .map(|(word, _)| format!("\"{word}\""))
-        .collect::<Vec<_>>()
-        .join(" or ")
+        .collect();
+    match words.as_slice() {
+        [most @ .., last] if !most.is_empty() => format!("{} or {last}", most.join(", ")),
+        _ => words.concat(),
+    }
 }

@@ -11,31 +11,32 @@ use crate::scalar::Scalar;
 /// **Source**: IEEE 754 binary64 has 53 bits of significand.
 const MAX_EXACT: i64 = 1 << 53;
 
+/// A whole number of at most 64 bits.
+pub fn integer_of(value: &DeValue<'_>) -> Option<i64> {
+    let DeValue::Integer(written) = value else {
+        return None;
+    };
+    i64::from_str_radix(written.as_str().trim_start_matches('+'), written.radix()).ok()
+}
+
 /// A number as it was written; infinite and not-a-number values come through.
-pub(super) fn number_of(value: &DeValue<'_>) -> Option<f64> {
+pub fn number_of(value: &DeValue<'_>) -> Option<f64> {
     match value {
-        DeValue::Integer(number) => {
-            let whole =
-                i64::from_str_radix(number.as_str().trim_start_matches('+'), number.radix());
-            whole.ok().map(|whole| whole as f64)
-        }
+        DeValue::Integer(_) => integer_of(value).map(|whole| whole as f64),
         DeValue::Float(number) => number.as_str().parse().ok(),
         _ => None,
     }
 }
 
 /// One knob value; the error says what is wrong with it.
-pub(super) fn scalar(value: &DeValue<'_>) -> Result<Scalar, String> {
+pub fn scalar(value: &DeValue<'_>) -> Result<Scalar, String> {
     match value {
-        DeValue::Integer(written) => {
-            i64::from_str_radix(written.as_str().trim_start_matches('+'), written.radix())
-                .ok()
-                .filter(|number| number.unsigned_abs() <= MAX_EXACT.unsigned_abs())
-                .map(Scalar::Integer)
-                .ok_or_else(|| {
-                    format!("the number {written} is too large (allowed: up to {MAX_EXACT})")
-                })
-        }
+        DeValue::Integer(written) => integer_of(value)
+            .filter(|number| number.unsigned_abs() <= MAX_EXACT.unsigned_abs())
+            .map(Scalar::Integer)
+            .ok_or_else(|| {
+                format!("the number {written} is too large (allowed: up to {MAX_EXACT})")
+            }),
         DeValue::Float(written) => written
             .as_str()
             .parse()
@@ -52,7 +53,7 @@ pub(super) fn scalar(value: &DeValue<'_>) -> Result<Scalar, String> {
 }
 
 /// A value as messages name it; long texts are cut.
-pub(super) fn describe(value: &DeValue<'_>) -> String {
+pub fn describe(value: &DeValue<'_>) -> String {
     const SHOWN: usize = 40;
     match value {
         DeValue::String(text) if text.chars().count() > SHOWN => {

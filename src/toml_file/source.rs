@@ -1,16 +1,34 @@
 //! The text of one file, and the places inside it.
 //!
-//! Expressions sit inside TOML strings, so a place inside a string's *content*
-//! has to be found in the file again: behind the opening quotes, past escapes.
-//! Nothing here judges what the text says. Next: `table`, which walks it.
+//! Expressions and templates sit inside TOML strings, so a place inside a
+//! string's *content* has to be found in the file again: behind the opening
+//! quotes, past escapes. Nothing here judges what the text says.
 
 use std::path::Path;
 
 use crate::problem::{Location, Problem};
 
+/// A value and the place it was read from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Located<T> {
+    /// The value.
+    pub value: T,
+    /// Where it is.
+    pub location: Location,
+}
+
+/// The content of a TOML string or key, whose characters can be found again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Quoted {
+    /// The content as it was read, escapes resolved.
+    pub text: String,
+    /// Byte offset of its opening quote, or of the first letter of a bare key.
+    pub at: usize,
+}
+
 /// A text with its name and the starts of its lines.
 #[derive(Debug)]
-pub(super) struct Source<'t> {
+pub struct Source<'t> {
     path: &'t Path,
     text: &'t str,
     line_starts: Vec<usize>,
@@ -29,8 +47,18 @@ impl<'t> Source<'t> {
         }
     }
 
+    /// The file as the user named it.
+    pub fn path(&self) -> &'t Path {
+        self.path
+    }
+
+    /// Bytes of the text.
+    pub(super) fn len(&self) -> usize {
+        self.text.len()
+    }
+
     /// The place of a byte offset; past the end is the end.
-    pub(super) fn at(&self, offset: usize) -> Location {
+    pub fn at(&self, offset: usize) -> Location {
         let mut end = offset.min(self.text.len());
         while !self.text.is_char_boundary(end) {
             end -= 1;
@@ -42,6 +70,21 @@ impl<'t> Source<'t> {
             line,
             column: self.text[line_start..end].chars().count() + 1,
         }
+    }
+
+    /// The place of a byte offset of a text's content.
+    pub fn inside(&self, text: &Quoted, offset: usize) -> Location {
+        let index = text
+            .text
+            .char_indices()
+            .take_while(|(at, _)| *at < offset)
+            .count();
+        self.in_string(text.at, index)
+    }
+
+    /// The place of the `index`th character of the string that begins at `start`.
+    fn in_string(&self, start: usize, index: usize) -> Location {
+        self.at(start + raw_length(self.text.get(start..).unwrap_or(""), index))
     }
 
     /// The line, from 1, that a byte offset is on.
@@ -66,14 +109,14 @@ impl<'t> Source<'t> {
     }
 
     /// A problem at a byte offset.
-    pub(super) fn problem(&self, offset: usize, message: impl Into<String>) -> Problem {
+    pub fn problem(&self, offset: usize, message: impl Into<String>) -> Problem {
         Problem::new(self.at(offset), message)
     }
 }
 
 /// Where the characters of an expression are in the user's text.
 #[derive(Debug)]
-pub(super) enum Content<'s, 't> {
+pub enum Content<'s, 't> {
     /// A TOML string; `start` is the offset of its opening quote.
     Quoted {
         /// The file.
@@ -90,11 +133,9 @@ pub(super) enum Content<'s, 't> {
 
 impl Content<'_, '_> {
     /// The place of the `index`th character of `text`, the content as it was read.
-    pub(super) fn at(&self, text: &str, index: usize) -> Location {
+    pub fn at(&self, text: &str, index: usize) -> Location {
         match self {
-            Self::Quoted { source, start } => {
-                source.at(start + raw_length(source.text.get(*start..).unwrap_or(""), index))
-            }
+            Self::Quoted { source, start } => source.in_string(*start, index),
             Self::Plain { name } => {
                 let offset = text
                     .char_indices()
