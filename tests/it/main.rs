@@ -11,4 +11,5 @@ mod docker;
 mod inputs;
 mod layering;
 mod readme;
+mod sample;
 mod support;
