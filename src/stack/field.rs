@@ -69,6 +69,21 @@ impl<'a> Field<'a> {
         (!entry.node.is_null()).then(|| self.child(key, &entry.mark, &entry.node))
     }
 
+    /// The same place with another form of the value.
+    pub(super) fn with(&self, node: &'a Arc<Node>) -> Self {
+        Self { node, ..*self }
+    }
+
+    /// The variables in the text that had no value, as a message names them.
+    pub(super) fn unset_names(&self) -> String {
+        let unset = self
+            .node
+            .replaced()
+            .map_or(&[][..], |replaced| &replaced.unset);
+        let names: Vec<String> = unset.iter().map(|name| format!("`{name}`")).collect();
+        names.join(" and ")
+    }
+
     /// The last step of the path.
     pub(super) fn key(&self) -> &'a str {
         match self.step {

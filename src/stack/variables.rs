@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use super::node::{Entry, Map, Node, Scalar, Value};
+use super::node::{Entry, Map, Node, Replaced, Scalar, Value};
 use super::notes::Notes;
 use super::template::{Lookup, Origin, TemplateError};
 
@@ -60,7 +60,7 @@ pub(super) fn interpolate(
     }
     let value = match &node.value {
         Value::Scalar(scalar) => {
-            let Some(text) = scalar_text(node, scalar, variables, notes) else {
+            let Some((text, replaced)) = scalar_text(node, scalar, variables, notes) else {
                 return Arc::clone(node);
             };
             Value::Scalar(Scalar {
@@ -68,6 +68,7 @@ pub(super) fn interpolate(
                 is_plain: false,
                 template: None,
                 quote: None,
+                replaced: Some(Arc::new(replaced)),
             })
         }
         Value::List(items) => Value::List(
@@ -93,7 +94,7 @@ fn scalar_text(
     scalar: &Scalar,
     variables: &Variables<'_>,
     notes: &mut Notes,
-) -> Option<String> {
+) -> Option<(String, Replaced)> {
     let place = node.mark.location();
     let template = match scalar.template.as_deref()? {
         Ok(template) => template,
@@ -107,9 +108,10 @@ fn scalar_text(
         }
     };
     template.collect_names(&mut notes.referred);
-    let outcome = template.evaluate(variables, &mut notes.witness(place.clone()));
+    let mut replaced = Replaced::default();
+    let outcome = template.evaluate(variables, &mut notes.witness(place.clone(), &mut replaced));
     match outcome {
-        Ok(text) => Some(text),
+        Ok(text) => Some((text, replaced)),
         Err(error) => {
             let message = error.to_string();
             match error {

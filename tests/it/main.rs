@@ -6,9 +6,11 @@
     reason = "tests may stop at the first surprise, read files plainly, and count in floats"
 )]
 
+mod corpus;
 #[cfg(feature = "docker-tests")]
 mod docker;
 mod inputs;
 mod layering;
 mod readme;
+mod stack;
 mod support;
