@@ -190,7 +190,7 @@ mod tests {
             image: app:1
             command: ["serve", "a b"]
             environment:
-              N: "4"
+              "N": "4"
               EMPTY: ""
               TEXT: "a: b"
             cpus: 0.5  # c.yaml:4:11

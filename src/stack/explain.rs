@@ -9,7 +9,7 @@ use std::fmt;
 use indexmap::IndexMap;
 use serde::{Serialize, Serializer};
 
-use super::assemble::Assembly;
+use super::assemble::{Assembly, Element};
 use super::files::ComposeFiles;
 use super::merge;
 use super::model::Stack;
@@ -17,7 +17,7 @@ use super::mounts::target_of_short;
 use super::node::{Node, Value};
 use super::notes::Notes;
 use super::resolve::ResolveRequest;
-use super::template::Origin;
+use super::template::{Lookup, Origin};
 use crate::problem::Location;
 
 /// The place of a value and the variables it was made with.
@@ -69,6 +69,7 @@ impl ComposeFiles {
             if let Some(element) = assembly.element("services", name, &mut ignored) {
                 let path = format!("services.{name}");
                 walk_service(&path, &element.node, &mut origins);
+                add_inherited(&path, &element, &mut origins);
                 let env_file = element.node.get("env_file");
                 for variable in service.environment.keys() {
                     let path = format!("{path}.environment.{variable}");
@@ -89,6 +90,23 @@ impl ComposeFiles {
             }
         }
         origins
+    }
+}
+
+/// Variables that `environment` names alone take their values from outside.
+fn add_inherited(path: &str, element: &Element<'_, '_>, origins: &mut Origins) {
+    let Some(environment) = element.node.get("environment").map(merge::pairs_of) else {
+        return;
+    };
+    for (name, entry) in environment.as_map().into_iter().flatten() {
+        let found = element.variables.find(name);
+        if let (true, Some((_, origin))) = (entry.node.is_null(), found) {
+            let origin = ValueOrigin {
+                place: entry.mark.location(),
+                variables: vec![format!("{name} ({})", word_for(origin))],
+            };
+            origins.insert(format!("{path}.environment.{name}"), origin);
+        }
     }
 }
 
@@ -169,7 +187,10 @@ fn target_of(key: &str, item: &Node) -> Option<String> {
 
 /// A value, and the values below it where it is a map.
 fn walk(path: &str, node: &Node, origins: &mut Origins) {
-    origins.insert(path.to_owned(), origin_of(node));
+    // A map is where its values are.
+    if node.as_map().is_none() {
+        origins.insert(path.to_owned(), origin_of(node));
+    }
     for (key, entry) in node.as_map().into_iter().flatten() {
         let below = format!("{path}.{key}");
         walk(&below, &entry.node, origins);
@@ -204,8 +225,12 @@ fn add_variables(node: &Node, variables: &mut Vec<String>) {
         .used
         .iter()
         .map(|(name, origin)| format!("{name} ({})", word_for(*origin)));
+    let defaulted = replaced
+        .defaulted
+        .iter()
+        .map(|name| format!("{name} (default)"));
     let unset = replaced.unset.iter().map(|name| format!("{name} (unset)"));
-    for variable in used.chain(unset) {
+    for variable in used.chain(defaulted).chain(unset) {
         if !variables.contains(&variable) {
             variables.push(variable);
         }

@@ -74,6 +74,16 @@ impl<'a> Field<'a> {
         Self { node, ..*self }
     }
 
+    /// `: NAME has no value`, or nothing where every variable of the text has one.
+    pub(super) fn unset_reason(&self) -> String {
+        let names = self.unset_names();
+        match names.matches(" and ").count() {
+            _ if names.is_empty() => names,
+            0 => format!(": {names} has no value"),
+            _ => format!(": {names} have no value"),
+        }
+    }
+
     /// The variables in the text that had no value, as a message names them.
     pub(super) fn unset_names(&self) -> String {
         let unset = self

@@ -100,7 +100,7 @@ fn short(field: &Field<'_>, notes: &mut Notes) -> Option<Draft> {
         Some("") => {
             field.problem_with_hint(
                 notes,
-                format_args!("`{text}` has an empty source{}", because_of(field)),
+                format_args!("`{text}` has an empty source{}", field.unset_reason()),
                 "write `source:target`, or the target alone",
             );
             return None;
@@ -373,19 +373,9 @@ fn check_bind(
         Ok(_) => {}
         Err(_) => field.problem_with_hint(
             &mut service.notes,
-            format_args!("`{}` does not exist on this host{}", path.display(), because_of(field)),
+            format_args!("`{}` does not exist on this host{}", path.display(), field.unset_reason()),
             "Compose would create it as an empty folder of root's; create it yourself or correct the path",
         ),
-    }
-}
-
-/// Names the variables without a value that may be why.
-fn because_of(field: &Field<'_>) -> String {
-    let unset = field.unset_names();
-    if unset.is_empty() {
-        unset
-    } else {
-        format!(": {unset} has no value")
     }
 }
 

@@ -137,6 +137,8 @@ pub(super) struct Scalar {
 pub(super) struct Replaced {
     /// Names with a value, and where it came from.
     pub(super) used: Vec<(String, Origin)>,
+    /// Names without one, whose default was taken.
+    pub(super) defaulted: Vec<String>,
     /// Names without one, which became nothing.
     pub(super) unset: Vec<String>,
 }

@@ -126,6 +126,12 @@ impl Witness for NotesWitness<'_> {
         }
     }
 
+    fn defaulted(&mut self, name: &str) {
+        if self.replaced.defaulted.len() < MOST_NAMED {
+            self.replaced.defaulted.push(name.to_owned());
+        }
+    }
+
     fn used(&mut self, name: &str, value: &str, origin: Origin) {
         if self.replaced.used.len() < MOST_NAMED {
             self.replaced.used.push((name.to_owned(), origin));

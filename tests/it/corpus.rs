@@ -25,9 +25,10 @@ const VARIABLE: &str = "NIGHTSWEEP_CORPUS";
 const MOST_ROUNDS: usize = 200;
 
 /// Why a file cannot be resolved, whoever reads it, by words of the message.
-const REASONS: [(&str, &str); 7] = [
+const REASONS: [(&str, &str); 8] = [
     ("required variable `", "a variable without a value"),
     ("has no value", "a variable without a value"),
+    ("have no value", "a variable without a value"),
     ("is not name:address", "a variable without a value"),
     ("must be a text, not a map", "a map where a text belongs"),
     ("is not declared", "nowhere declared"),
@@ -193,7 +194,7 @@ fn variable_of(problem: &Problem) -> Option<String> {
     let hint = problem.hint.as_deref().unwrap_or_default();
     let name = if let Some((_, rest)) = message.split_once("required variable `") {
         rest.split('`').next()
-    } else if message.ends_with("` has no value") {
+    } else if message.ends_with("` has no value") || message.ends_with("` have no value") {
         message.rsplit('`').nth(1)
     } else if hint.starts_with("give `") {
         hint.split('`').nth(1)

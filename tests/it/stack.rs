@@ -42,7 +42,39 @@ fn a_stack_is_printed_as_it_would_be_launched() {
     let ended = sandbox()
         .run(&["stack", "-f", "compose.yaml", "--show-secrets"])
         .exits(0);
-    insta::assert_snapshot!(ended.stdout.trim(), @"");
+    insta::assert_snapshot!(ended.stdout.trim(), @r#"
+    services:
+      app:
+        image: app:1
+        environment:
+          THREADS: "4"
+          PASSWORD: correct-horse-battery
+        cpus: 2.0
+        depends_on:
+          db:
+            condition: service_healthy
+            required: true
+        networks:
+          default:
+            aliases: ["app"]
+      db:
+        image: postgres:17
+        healthcheck:
+          test: ["CMD-SHELL", "pg_isready"]
+        mounts:
+          - target: /var/lib/postgresql/data
+            type: volume
+            source: data
+        networks:
+          default:
+            aliases: ["db"]
+    networks:
+      default:
+    volumes:
+      data:
+    # not started: tool
+    # warning: services.app.ports: not published on the host: the load reaches the service on its own address
+    "#);
 }
 
 #[test]
@@ -82,7 +114,7 @@ fn places_and_what_cannot_be_launched_are_said() {
         ])
         .exits(0);
     for words in [
-        "cpus: 2.0  # compose.yaml:5:11 with cpus (unset)",
+        "cpus: 2.0  # compose.yaml:5:11 with cpus (default)",
         "# compose.yaml:8:17 with PASSWORD (.env)",
         "- target: /var/lib/postgresql/data  # compose.yaml:15:15",
         "image: shop-tool",

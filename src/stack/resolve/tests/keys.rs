@@ -198,8 +198,8 @@ fn nothing_is_ignored_without_a_word() {
             "services.app.restart, services.app.deploy.restart_policy",
             "services.app.logging",
             "services.app.pull_policy",
-            "services.app.container_name",
             "services.app.build",
+            "services.app.container_name",
         ]
     );
     assert!(

@@ -386,12 +386,15 @@ fn every_value_can_be_traced_to_its_place() {
     let origins = files.explain(&request, &stack);
     let folder = format!("{}/", case.path().display());
     for (path, expected) in [
-        ("services.app.image", "compose.yaml:5:12 with tag (unset)"),
+        ("services.app.image", "compose.yaml:5:12 with tag (default)"),
         (
             "services.app.environment.A",
             "compose.yaml:6:19 with cpus (set)",
         ),
-        ("services.app.environment.B", "compose.yaml:6:33"),
+        (
+            "services.app.environment.B",
+            "compose.yaml:6:32 with B (environment)",
+        ),
         ("services.app.environment.FROM_FILE", "compose.yaml:7:15"),
         ("services.app.cpus", "compose.yaml:8:41 with cpus (set)"),
         ("services.app.mounts./d", "compose.yaml:9:15"),
