@@ -100,10 +100,6 @@ pub struct PlanArgs {
 
 /// `stack`
 #[derive(Debug, Args)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a flag of its own on the command line"
-)]
 pub struct StackArgs {
     /// The sweep's matrix file
     #[arg(default_value = "matrix.toml", conflicts_with = "files")]
@@ -123,7 +119,7 @@ pub struct StackArgs {
     /// A value for `${NAME}` of the Compose files, shown as it is
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_setting)]
     pub settings: Vec<(String, String)>,
-    /// Say where each value came from: file:line:column and the variables in it
+    /// Say where each value came from: its place in a file and the variables in it
     #[arg(long)]
     pub explain: bool,
     /// Show values of the environment, `.env` and secrets instead of their digests

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// A place in a file the user wrote.
 ///
 /// **Units**: line and column count from 1; the column counts characters.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
     /// The file as the user named it.
     pub file: PathBuf,

@@ -58,19 +58,15 @@ impl Text<'_> {
                 self.push(line, path);
                 self.entries(depth + 1, path, entries);
             }
-            Value::Array(items) => match flow(items) {
-                Some(flow) => {
-                    line.push(' ');
-                    line.push_str(&flow);
-                    self.push(line, path);
+            Value::Array(items) => {
+                let flow = flow(items);
+                let is_flow = flow.is_some();
+                line.extend(flow.map(|flow| format!(" {flow}")));
+                self.push(line, path);
+                for item in items.iter().filter(|_| !is_flow) {
+                    self.item(depth + 1, path, item);
                 }
-                None => {
-                    self.push(line, path);
-                    for item in items {
-                        self.item(depth + 1, path, item);
-                    }
-                }
-            },
+            }
             Value::String(text) => {
                 // Writing to a String cannot fail.
                 let _ = write!(line, " {}", scalar(text));

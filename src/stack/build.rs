@@ -45,17 +45,14 @@ pub(super) fn read(reader: &mut ServiceReader<'_>, root: &Field<'_>) -> (String,
         return (name.unwrap_or_default(), None);
     };
     let mut build = build(reader, &field);
-    let name = match image {
-        Some(image) => {
-            reader.notes.rule(NOT_BUILT_RULE, field.to_string());
-            image_name(&image, &mut reader.notes).unwrap_or_default()
-        }
-        None => {
-            build.names_no_image = true;
-            let project = &reader.variables.project;
-            let separator = if project.is_empty() { "" } else { "-" };
-            format!("{project}{separator}{}", reader.name).to_lowercase()
-        }
+    let name = if let Some(image) = image {
+        reader.notes.rule(NOT_BUILT_RULE, field.to_string());
+        image_name(&image, &mut reader.notes).unwrap_or_default()
+    } else {
+        build.names_no_image = true;
+        let project = &reader.variables.project;
+        let separator = if project.is_empty() { "" } else { "-" };
+        format!("{project}{separator}{}", reader.name).to_lowercase()
     };
     (name, Some(build))
 }

@@ -63,6 +63,16 @@ impl<'a> Field<'a> {
         }
     }
 
+    /// An item of this list.
+    pub(super) fn item(&'a self, index: usize, node: &'a Arc<Node>) -> Self {
+        Self {
+            parent: Some(self),
+            step: Step::Index(index),
+            key_mark: &node.mark,
+            node,
+        }
+    }
+
     /// The value of a key, where the map has it and it is not null.
     pub(super) fn get(&'a self, key: &'a str) -> Option<Self> {
         let entry = self.node.as_map()?.get(key)?;
@@ -163,12 +173,7 @@ impl<'a> Field<'a> {
             Value::List(items) => items
                 .iter()
                 .enumerate()
-                .map(|(index, node)| Self {
-                    parent: Some(self),
-                    step: Step::Index(index),
-                    key_mark: &node.mark,
-                    node,
-                })
+                .map(|(index, node)| self.item(index, node))
                 .collect(),
             Value::Scalar(_) if self.node.is_null() => Vec::new(),
             Value::Scalar(_) | Value::Map(_) => {

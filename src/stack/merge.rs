@@ -188,7 +188,8 @@ fn merge_default<'p>(
                 notes.problem_with_hint(
                     later.mark.location(),
                     format!(
-                        "{} cannot be merged with {} at {first}",
+                        "{}: {} cannot be merged with {} at {first}",
+                        path.join("."),
                         later.kind(),
                         earlier.kind()
                     ),

@@ -227,7 +227,7 @@ fn address_range(config: &Field<'_>, notes: &mut Notes) -> AddressRange {
     for setting in config.entries(notes) {
         match setting.key() {
             "subnet" => {
-                range.subnet = checked_text(&setting, is_cidr, "a range in CIDR form", notes)
+                range.subnet = checked_text(&setting, is_cidr, "a range in CIDR form", notes);
             }
             "ip_range" => {
                 range.ip_range = checked_text(&setting, is_cidr, "a range in CIDR form", notes);

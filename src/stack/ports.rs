@@ -80,10 +80,7 @@ fn short_fault(text: &str) -> Option<String> {
     };
     // What stands before the last colon is an address, which may have colons of its own.
     let host = published.map(|published| published.rsplit_once(':').map_or(published, |(_, p)| p));
-    let Some(host) = host.filter(|host| !host.is_empty()) else {
-        return None;
-    };
-    match range(host) {
+    match range(host.filter(|host| !host.is_empty())?) {
         Ok(count) if n_container > 1 && count != n_container => Some(format!(
             "{count} published ports cannot stand for {n_container} of the container"
         )),

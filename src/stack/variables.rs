@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
+use super::field::Field;
 use super::node::{Entry, Map, Node, Replaced, Scalar, Value};
 use super::notes::Notes;
 use super::template::{Lookup, Origin, TemplateError};
@@ -51,16 +52,17 @@ impl Lookup for Variables<'_> {
 /// an empty result is an empty text, not null. A text whose variables cannot be
 /// replaced keeps them, so that readers pass it over.
 pub(super) fn interpolate(
-    node: &Arc<Node>,
+    field: &Field<'_>,
     variables: &Variables<'_>,
     notes: &mut Notes,
 ) -> Arc<Node> {
+    let node = field.node;
     if !node.has_template {
         return Arc::clone(node);
     }
     let value = match &node.value {
         Value::Scalar(scalar) => {
-            let Some((text, replaced)) = scalar_text(node, scalar, variables, notes) else {
+            let Some((text, replaced)) = scalar_text(field, scalar, variables, notes) else {
                 return Arc::clone(node);
             };
             Value::Scalar(Scalar {
@@ -74,12 +76,14 @@ pub(super) fn interpolate(
         Value::List(items) => Value::List(
             items
                 .iter()
-                .map(|item| interpolate(item, variables, notes))
+                .enumerate()
+                .map(|(index, item)| interpolate(&field.item(index, item), variables, notes))
                 .collect(),
         ),
         Value::Map(entries) => {
             let replaced = |(key, entry): (&Arc<str>, &Entry)| {
-                let node = interpolate(&entry.node, variables, notes);
+                let below = field.child(key, &entry.mark, &entry.node);
+                let node = interpolate(&below, variables, notes);
                 let mark = entry.mark.clone();
                 (Arc::clone(key), Entry { mark, node })
             };
@@ -90,18 +94,18 @@ pub(super) fn interpolate(
 }
 
 fn scalar_text(
-    node: &Node,
+    field: &Field<'_>,
     scalar: &Scalar,
     variables: &Variables<'_>,
     notes: &mut Notes,
 ) -> Option<(String, Replaced)> {
-    let place = node.mark.location();
+    let place = field.node.mark.location();
     let template = match scalar.template.as_deref()? {
         Ok(template) => template,
         Err(malformed) => {
             notes.problem_with_hint(
-                node.place_in_text(malformed.offset),
-                malformed.reason,
+                field.node.place_in_text(malformed.offset),
+                format!("{field}: {}", malformed.reason),
                 "write `$$` for a dollar that is meant as one",
             );
             return None;
@@ -113,7 +117,7 @@ fn scalar_text(
     match outcome {
         Ok(text) => Some((text, replaced)),
         Err(error) => {
-            let message = error.to_string();
+            let message = format!("{field}: {error}");
             match error {
                 TemplateError::Required { name, .. } => notes.problem_with_hint(
                     place,

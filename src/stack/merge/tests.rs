@@ -249,7 +249,7 @@ fn values_of_different_forms_do_not_merge() {
     assert_eq!(
         problems,
         [
-            "c.yaml:1:10: a list cannot be merged with a map at c.yaml:1:10\n  hint: write both in the same form, or tag this one `!override`"
+            "c.yaml:1:10: deploy: a list cannot be merged with a map at c.yaml:1:10\n  hint: write both in the same form, or tag this one `!override`"
         ]
     );
 }

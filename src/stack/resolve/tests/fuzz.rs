@@ -4,6 +4,7 @@
 //! A few hundred cases run with every test. `PROPTEST_CASES` sets another count
 //! for a long run.
 
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
@@ -18,99 +19,14 @@ const CASES: u32 = 150;
 const LONGEST_CASE: Duration = Duration::from_secs(20);
 
 /// Keys of services and of what stands in them; any may stand anywhere.
-const KEYS: &[&str] = &[
-    "image",
-    "build",
-    "context",
-    "args",
-    "command",
-    "entrypoint",
-    "environment",
-    "env_file",
-    "path",
-    "required",
-    "depends_on",
-    "condition",
-    "links",
-    "healthcheck",
-    "test",
-    "interval",
-    "retries",
-    "disable",
-    "volumes",
-    "type",
-    "source",
-    "target",
-    "read_only",
-    "volume",
-    "nocopy",
-    "bind",
-    "tmpfs",
-    "size",
-    "mode",
-    "networks",
-    "aliases",
-    "ipv4_address",
-    "network_mode",
-    "container_name",
-    "cpus",
-    "mem_limit",
-    "memswap_limit",
-    "pids_limit",
-    "cpuset",
-    "scale",
-    "deploy",
-    "replicas",
-    "resources",
-    "limits",
-    "reservations",
-    "memory",
-    "pids",
-    "user",
-    "shm_size",
-    "ulimits",
-    "nofile",
-    "soft",
-    "hard",
-    "sysctls",
-    "extra_hosts",
-    "dns",
-    "labels",
-    "stop_grace_period",
-    "profiles",
-    "secrets",
-    "configs",
-    "content",
-    "file",
-    "external",
-    "name",
-    "driver_opts",
-    "ipam",
-    "config",
-    "subnet",
-    "gateway",
-    "aux_addresses",
-    "ports",
-    "published",
-    "expose",
-    "devices",
-    "ipc",
-    "pid",
-    "privileged",
-    "restart",
-    "logging",
-    "extends",
-    "service",
-    "app",
-    "db",
-    "default",
-    "data",
-    "x-own",
-    "<<",
-    "include",
-    "?",
-    "",
-];
+const KEYS: &str = "image build context args command entrypoint environment env_file path required depends_on \
+    condition links healthcheck test interval retries disable volumes type source target \
+    read_only volume nocopy bind tmpfs size mode networks aliases ipv4_address network_mode \
+    container_name cpus mem_limit memswap_limit pids_limit cpuset scale deploy replicas \
+    resources limits reservations memory pids user shm_size ulimits nofile soft hard sysctls \
+    extra_hosts dns labels stop_grace_period profiles secrets configs content file external name \
+    driver_opts ipam config subnet gateway aux_addresses ports published expose devices ipc pid \
+    privileged restart logging extends service app db default data x-own << include ?";
 
 /// Values that some key likes, or that break something.
 const SCALARS: &[&str] = &[
@@ -211,7 +127,7 @@ fn scalar() -> impl Strategy<Value = String> {
 }
 
 fn key() -> impl Strategy<Value = &'static str> {
-    prop::sample::select(KEYS)
+    prop::sample::select(KEYS.split(' ').collect::<Vec<_>>())
 }
 
 fn map_of(entries: &[(&str, String)]) -> String {
@@ -278,17 +194,17 @@ fn document() -> impl Strategy<Value = String> {
         .prop_map(|(services, sections, include, shared)| {
             let mut text = String::new();
             if let Some(shared) = shared {
-                text += &format!("x-shared: &shared {}\n", shared.replace("*shared", "1"));
+                writeln!(text, "x-shared: &shared {}", shared.replace("*shared", "1")).unwrap();
             }
             text += "services:\n";
             for (name, service) in ["app", "db", "cache", "data"].iter().zip(services) {
-                text += &format!("  {name}: {service}\n");
+                writeln!(text, "  {name}: {service}").unwrap();
             }
             for (name, section) in sections {
-                text += &format!("{name}: {section}\n");
+                writeln!(text, "{name}: {section}").unwrap();
             }
             if let Some(include) = include {
-                text += &format!("include: [{include}]\n");
+                writeln!(text, "include: [{include}]").unwrap();
             }
             text
         })
@@ -303,10 +219,10 @@ fn dotenv() -> impl Strategy<Value = String> {
         0..5,
     )
     .prop_map(|lines| {
-        lines
+        let lines = lines
             .into_iter()
-            .map(|(name, value)| format!("{name}={value}\n"))
-            .collect()
+            .map(|(name, value)| format!("{name}={value}"));
+        lines.collect::<Vec<_>>().join("\n")
     })
 }
 
