@@ -37,6 +37,8 @@ pub enum Command {
     Check(CheckArgs),
     /// Show the cells, what was dropped and merged, the order, time and disk
     Plan(PlanArgs),
+    /// Show the resolved stack of a cell, or of Compose files, as it would be launched
+    Stack(StackArgs),
     /// Run the sweep: launch, load, measure, record, draw
     Run(RunArgs),
     /// Draw tables and charts again from a run's files; needs no Docker
@@ -91,6 +93,38 @@ pub struct PlanArgs {
     /// Only cells for which this is true, such as "cpus <= 2 && web > 1"
     #[arg(long, value_name = "EXPR")]
     pub only: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `stack`
+#[derive(Debug, Args)]
+pub struct StackArgs {
+    /// The sweep's matrix file
+    #[arg(default_value = "matrix.toml", conflicts_with = "files")]
+    pub matrix: PathBuf,
+    /// The cell whose values are put in, as `plan` names it (default: the first)
+    #[arg(long, value_name = "ID", conflicts_with = "files")]
+    pub cell: Option<String>,
+    /// A Compose file instead of a matrix; several are merged in order
+    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// With -f: a profile to turn on; `*` is all
+    #[arg(long = "profile", value_name = "NAME", requires = "files")]
+    pub profiles: Vec<String>,
+    /// With -f: a path or volume that services may write to, as `shared` of a matrix
+    #[arg(long, value_name = "PATH", requires = "files")]
+    pub shared: Vec<String>,
+    /// A value for `${NAME}` of the Compose files, shown as it is
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_setting)]
+    pub settings: Vec<(String, String)>,
+    /// Say where each value came from: its place in a file and the variables in it
+    #[arg(long)]
+    pub explain: bool,
+    /// Show values of the environment, `.env` and secrets instead of their digests
+    #[arg(long)]
+    pub show_secrets: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

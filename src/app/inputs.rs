@@ -14,7 +14,7 @@ use crate::load::Workload;
 use crate::matrix::{self, Cell, Located, Plan, Sweep};
 use crate::problem::{Location, Problem, Problems, nearest};
 use crate::secret::Secrets;
-use crate::stack::{ComposeFiles, ResolveRequest, Stack};
+use crate::stack::{ComposeFiles, Origins, ResolveRequest, Stack};
 
 /// What was read and fits together.
 #[derive(Debug)]
@@ -117,16 +117,8 @@ impl Inputs {
     ///
     /// **Errors**: every problem of what would be started.
     pub(super) fn resolve(&mut self, cell: usize) -> Result<Stack, Problems> {
-        let mut variables = self.settings.clone();
-        variables.extend(Self::variables_of(&self.plan.cells[cell]));
-        let request = ResolveRequest {
-            cell: &variables,
-            environment: &self.environment,
-            roots: &self.roots,
-            profiles: &self.profiles,
-            shared: &self.shared,
-        };
-        let resolution = self.compose.resolve(&request)?;
+        let variables = self.compose_variables(cell);
+        let resolution = self.compose.resolve(&self.request(&variables))?;
         for secret in &resolution.secrets {
             self.secrets.hide(secret);
         }
@@ -136,6 +128,29 @@ impl Inputs {
         }
         self.reached_by_stack.extend(resolution.variables);
         Ok(resolution.stack)
+    }
+
+    /// Where the values of a cell's stack came from.
+    pub(super) fn explain(&self, cell: usize, stack: &Stack) -> Origins {
+        let variables = self.compose_variables(cell);
+        self.compose.explain(&self.request(&variables), stack)
+    }
+
+    /// What a cell puts into the Compose files, with what `--set` gives.
+    fn compose_variables(&self, cell: usize) -> IndexMap<String, String> {
+        let mut variables = self.settings.clone();
+        variables.extend(Self::variables_of(&self.plan.cells[cell]));
+        variables
+    }
+
+    fn request<'a>(&'a self, variables: &'a IndexMap<String, String>) -> ResolveRequest<'a> {
+        ResolveRequest {
+            cell: variables,
+            environment: &self.environment,
+            roots: &self.roots,
+            profiles: &self.profiles,
+            shared: &self.shared,
+        }
     }
 
     /// The stacks of all cells, in the order of the plan.

@@ -17,6 +17,7 @@ mod manifest;
 mod plan;
 mod report;
 mod run;
+mod stack;
 mod up;
 
 use std::process::ExitCode;
@@ -36,6 +37,7 @@ pub fn main(cli: Cli) -> ExitCode {
         Command::Init(arguments) => init::init(&arguments, printer),
         Command::Check(arguments) => plan::check(&arguments, &environment, printer),
         Command::Plan(arguments) => plan::plan(&arguments, &environment, printer),
+        Command::Stack(arguments) => stack::stack(&arguments, &environment, printer),
         Command::Run(arguments) => in_runtime(run::run(&arguments, &environment, printer)),
         Command::Report(arguments) => report::report(&arguments, printer),
         Command::Up(arguments) => in_runtime(up::up(&arguments, &environment, printer)),

@@ -1,10 +1,14 @@
 //! `check` and `plan`: reading without starting anything.
 
+use std::sync::Arc;
+
 use super::environment::Environment;
 use super::error::{AppError, Outcome};
 use super::inputs::Inputs;
 use crate::cli::{CheckArgs, PlanArgs};
+use crate::engine::{Unsupported, check_stack};
 use crate::report::{Printer, plan_text};
+use crate::stack::Stack;
 
 /// Reads everything, resolves every cell, reports every problem.
 pub(super) fn check(
@@ -14,6 +18,7 @@ pub(super) fn check(
 ) -> Result<Outcome, AppError> {
     let mut inputs = Inputs::read(&arguments.matrix, None, environment)?;
     let stacks = inputs.resolve_all()?;
+    refuse_unsupported(&stacks)?;
     let mut warnings: Vec<String> = inputs.plan.warnings.clone();
     warnings.extend(stacks.iter().flat_map(|stack| stack.warnings.clone()));
     for warning in deduplicated(warnings) {
@@ -52,6 +57,19 @@ pub(super) fn plan(
         &stack.not_started,
     ));
     Ok(Outcome::Done)
+}
+
+/// Refuses what the engine cannot launch yet, before anything is started.
+///
+/// **Errors**: every such key of any cell, each once.
+pub(super) fn refuse_unsupported(stacks: &[Arc<Stack>]) -> Result<(), AppError> {
+    let found = stacks.iter().filter_map(|stack| check_stack(stack).err());
+    let lines = deduplicated(found.flat_map(|unsupported| unsupported.0).collect());
+    if lines.is_empty() {
+        Ok(())
+    } else {
+        Err(AppError::input(Unsupported(lines)))
+    }
 }
 
 /// `1 cell`, `2 cells`.

@@ -12,7 +12,7 @@ use super::inputs::Inputs;
 use super::interrupt::Interrupts;
 use super::jobs::{Choices, sweep_plan};
 use super::manifest::manifest;
-use super::plan::deduplicated;
+use super::plan::{deduplicated, refuse_unsupported};
 use super::report::draw;
 use crate::cli::RunArgs;
 use crate::engine::{DockerEngine, Engine, HostFacts, ImageFacts, Owner, ensure_images};
@@ -80,6 +80,7 @@ async fn prepare(
 ) -> Result<Prepared, AppError> {
     let mut inputs = Inputs::read(&arguments.matrix, arguments.only.as_deref(), environment)?;
     let stacks = inputs.resolve_all()?;
+    refuse_unsupported(&stacks)?;
     let engine = Arc::new(DockerEngine::connect(environment.variable("DOCKER_HOST")).await?);
     let facts = engine.describe().await?;
     let owner = Owner::current().map_err(AppError::environment)?;

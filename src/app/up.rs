@@ -7,6 +7,7 @@ use super::error::{AppError, Outcome};
 use super::inputs::Inputs;
 use super::interrupt::Interrupts;
 use super::jobs::{Choices, sweep_plan};
+use super::plan::refuse_unsupported;
 use crate::cli::UpArgs;
 use crate::engine::{
     DockerEngine, Engine, LABEL_RUN, Launch, LaunchTarget, Launched, Lease, Owner, ReadyProbe,
@@ -33,6 +34,7 @@ pub(super) async fn up(
         .ok_or_else(|| unknown_cell(&inputs.plan, &arguments.cell))?;
     inputs.plan.keep_cell(cell);
     let stacks = inputs.resolve_all()?;
+    refuse_unsupported(&stacks)?;
     let engine = Arc::new(DockerEngine::connect(environment.variable("DOCKER_HOST")).await?);
     let facts = engine.describe().await?;
     let id = format!(
@@ -175,7 +177,8 @@ fn describe(launched: &Launched, printer: Printer) {
     }
 }
 
-fn unknown_cell(plan: &Plan, cell: &str) -> AppError {
+/// There is no such cell; the nearest one is named.
+pub(super) fn unknown_cell(plan: &Plan, cell: &str) -> AppError {
     let ids = plan.cells.iter().map(|cell| cell.id().as_str());
     let hint = match nearest(cell, ids) {
         Some(near) => format!("did you mean `{near}`?"),

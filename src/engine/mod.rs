@@ -4,7 +4,8 @@
 //! written once over it. This module knows neither load nor results nor the
 //! matrix; it gets a resolved stack and gives back addresses, proof and counters.
 //!
-//! In reading order: `api.rs` (the trait), `trial.rs` (names and labels),
+//! In reading order: `api.rs` (the trait), `support.rs` (what no
+//! launch can do yet), `trial.rs` (names and labels),
 //! `launch/` (from nothing to ready), `proof.rs` (limits in force), `telemetry.rs`,
 //! `host.rs` and `cgroup.rs` (counters), `watch.rs` (exits), `logs.rs`,
 //! `teardown.rs` (the lease), `owner.rs` and `clean.rs` (leftovers), `docker/`
@@ -23,6 +24,7 @@ mod logs;
 mod owner;
 mod probe;
 mod proof;
+mod support;
 mod teardown;
 mod telemetry;
 mod trial;
@@ -52,6 +54,7 @@ pub use proof::{
     LimitsNotApplied, Proof, ProofError, check_limits, compare_inspection, compare_kernel,
     nano_cpus,
 };
+pub use support::{Unsupported, check_stack};
 pub use teardown::{Lease, TeardownReport};
 pub use telemetry::{CounterDelta, Reading, difference, differences, snapshot};
 pub use trial::{

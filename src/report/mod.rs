@@ -13,6 +13,7 @@ mod json;
 mod plain;
 mod plan;
 mod printer;
+mod stack;
 mod table;
 
 pub use best::best_tables;
@@ -22,6 +23,7 @@ pub use json::JsonReporter;
 pub use plain::PlainReporter;
 pub use plan::plan_text;
 pub use printer::Printer;
+pub use stack::stack_text;
 pub use table::{Align, Table, count, latency_ms, rate};
 
 use crate::event::Event;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
+use super::field::Field;
 use super::files::{ComposeFiles, Layer, Project, near_service};
 use super::merge;
 use super::node::{Map, Node, Tag, Value};
@@ -72,7 +73,9 @@ impl<'a> Assembly<'a> {
         let mut element = self.element_in(&self.root, section, name, notes);
         let inline = self.files.inline.as_ref();
         if let Some(entry) = inline.and_then(|layer| layer.section(section)?.get(name)) {
-            let later = interpolate(&entry.node, &self.root.variables, notes);
+            let top = Field::root(section, &entry.node);
+            let field = top.child(name, &entry.mark, &entry.node);
+            let later = interpolate(&field, &self.root.variables, notes);
             element = Some(match element {
                 Some(mut earlier) => {
                     if section == "services" {
@@ -111,7 +114,9 @@ impl<'a> Assembly<'a> {
                     element = None;
                     continue;
                 }
-                let mut node = interpolate(&entry.node, &view.variables, notes);
+                let top = Field::root(section, &entry.node);
+                let field = top.child(name, &entry.mark, &entry.node);
+                let mut node = interpolate(&field, &view.variables, notes);
                 if section == "services" {
                     node = self.extend(layer, &view.variables, &node, &mut Vec::new(), notes);
                 }
@@ -189,8 +194,10 @@ impl<'a> Assembly<'a> {
             notes.problem(extends.mark.location(), message);
             return rest;
         }
+        let top = Field::root("services", &entry.node);
+        let field = top.child(&link.1, &entry.mark, &entry.node);
+        let base = interpolate(&field, variables, notes);
         chain.push(link);
-        let base = interpolate(&entry.node, variables, notes);
         let base = self.extend(base_layer, variables, &base, chain, notes);
         merge::merge_service(&merge::clean(&base), &rest, notes)
     }

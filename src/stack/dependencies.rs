@@ -7,6 +7,7 @@ use indexmap::IndexMap;
 use super::field::Field;
 use super::merge;
 use super::model::{Condition, Dependency};
+use super::namespaces::{SHARING, shared_service};
 use super::notes::Notes;
 
 /// Reads both keys; a link waits until the other service is started.
@@ -26,6 +27,16 @@ pub(super) fn read(root: &Field<'_>, notes: &mut Notes) -> IndexMap<String, Depe
             condition: Condition::ServiceStarted,
             required: true,
         });
+    }
+    // A service whose network or process ids are shared must be there first.
+    for key in SHARING {
+        let shared = root.node.get(key).and_then(|node| node.as_text());
+        if let Some(other) = shared.and_then(shared_service) {
+            dependencies.entry(other.to_owned()).or_insert(Dependency {
+                condition: Condition::ServiceStarted,
+                required: true,
+            });
+        }
     }
     dependencies
 }

@@ -13,6 +13,7 @@ use std::path::Path;
 
 use indexmap::IndexMap;
 
+use super::node::Replaced;
 use super::notes::Notes;
 use super::template::{Lookup, Malformed, Origin, Template};
 use crate::problem::{Location, Problem};
@@ -78,8 +79,11 @@ impl DotEnv {
                         outside,
                         earlier: &values,
                     };
-                    let outcome =
-                        template.evaluate(&lookup, &mut notes.witness(entry.place.clone()));
+                    // Whose value it becomes is not known here.
+                    let mut replaced = Replaced::default();
+                    let mut witness = notes.witness(entry.place.clone(), &mut replaced);
+                    let outcome = template.evaluate(&lookup, &mut witness);
+                    drop(witness);
                     match outcome {
                         Ok(text) => Some(text),
                         Err(error) => {

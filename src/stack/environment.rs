@@ -12,7 +12,7 @@ use super::field::Field;
 use super::merge;
 use super::notes::Notes;
 use super::service::ServiceReader;
-use super::template::{Lookup, Witness};
+use super::template::Lookup;
 
 /// Reads both keys.
 pub(super) fn read(service: &mut ServiceReader<'_>, root: &Field<'_>) -> IndexMap<String, String> {
@@ -52,10 +52,7 @@ fn inherit(
     let name = field.key();
     service.notes.referred.insert(name.to_owned());
     if let Some((value, origin)) = service.variables.find(name) {
-        service
-            .notes
-            .witness(field.place())
-            .used(name, value, origin);
+        service.notes.took(value, origin);
         variables.insert(name.to_owned(), value.to_owned());
     }
 }

@@ -63,10 +63,45 @@ impl<'a> Field<'a> {
         }
     }
 
+    /// An item of this list.
+    pub(super) fn item(&'a self, index: usize, node: &'a Arc<Node>) -> Self {
+        Self {
+            parent: Some(self),
+            step: Step::Index(index),
+            key_mark: &node.mark,
+            node,
+        }
+    }
+
     /// The value of a key, where the map has it and it is not null.
     pub(super) fn get(&'a self, key: &'a str) -> Option<Self> {
         let entry = self.node.as_map()?.get(key)?;
         (!entry.node.is_null()).then(|| self.child(key, &entry.mark, &entry.node))
+    }
+
+    /// The same place with another form of the value.
+    pub(super) fn with(&self, node: &'a Arc<Node>) -> Self {
+        Self { node, ..*self }
+    }
+
+    /// `: NAME has no value`, or nothing where every variable of the text has one.
+    pub(super) fn unset_reason(&self) -> String {
+        let names = self.unset_names();
+        match names.matches(" and ").count() {
+            _ if names.is_empty() => names,
+            0 => format!(": {names} has no value"),
+            _ => format!(": {names} have no value"),
+        }
+    }
+
+    /// The variables in the text that had no value, as a message names them.
+    pub(super) fn unset_names(&self) -> String {
+        let unset = self
+            .node
+            .replaced()
+            .map_or(&[][..], |replaced| &replaced.unset);
+        let names: Vec<String> = unset.iter().map(|name| format!("`{name}`")).collect();
+        names.join(" and ")
     }
 
     /// The last step of the path.
@@ -138,12 +173,7 @@ impl<'a> Field<'a> {
             Value::List(items) => items
                 .iter()
                 .enumerate()
-                .map(|(index, node)| Self {
-                    parent: Some(self),
-                    step: Step::Index(index),
-                    key_mark: &node.mark,
-                    node,
-                })
+                .map(|(index, node)| self.item(index, node))
                 .collect(),
             Value::Scalar(_) if self.node.is_null() => Vec::new(),
             Value::Scalar(_) | Value::Map(_) => {

@@ -13,6 +13,9 @@ const LEAST_CPUS: f64 = 0.01;
 /// Smallest memory limit an engine takes. **Source**: Docker Engine, 6 MiB since 20.10.
 const LEAST_MEMORY_BYTES: u64 = 6 << 20;
 
+/// Far beyond what one host holds; a slip of the keys is caught.
+const MOST_REPLICAS: i64 = 1000;
+
 const SWARM_RULE: &str = "only a swarm uses this; it has no effect here";
 
 /// Reads `cpus`, `mem_limit`, `pids_limit`, `cpuset`, `scale` and `deploy`.
@@ -26,9 +29,15 @@ pub(super) fn read(root: &Field<'_>, service: &mut Service, notes: &mut Notes) {
     service.mem_reservation = root
         .get("mem_reservation")
         .and_then(|field| field.bytes(notes));
-    if let Some(scale) = root.get("scale") {
-        one_replica(&scale, notes);
-    }
+    service.replicas = root.get("scale").and_then(|field| replicas(&field, notes));
+    read_memory(root, service, notes);
+    let integer = |key, from, to, notes: &mut Notes| {
+        root.get(key)
+            .and_then(|field: Field<'_>| bounded(&field, from, to, notes))
+    };
+    service.cpu_shares = integer("cpu_shares", 0, 262_144, notes);
+    service.oom_score_adj = integer("oom_score_adj", -1000, 1000, notes);
+    service.mem_swappiness = integer("mem_swappiness", 0, 100, notes);
     if let Some(deploy) = root.get("deploy") {
         read_deploy(root, &deploy, service, notes);
     }
@@ -37,6 +46,48 @@ pub(super) fn read(root: &Field<'_>, service: &mut Service, notes: &mut Notes) {
     {
         root.problem(notes, "the memory reservation is larger than the limit");
     }
+    check_swap(root, service, notes);
+    // One container is what a service has anyway.
+    service.replicas = service.replicas.filter(|count| *count != 1);
+}
+
+/// Memory and swap together; -1 is no limit.
+fn read_memory(root: &Field<'_>, service: &mut Service, notes: &mut Notes) {
+    service.memswap_limit = root.get("memswap_limit").and_then(|field| {
+        if field.node.as_text() == Some("-1") {
+            return Some(-1);
+        }
+        i64::try_from(field.bytes(notes)?).ok()
+    });
+}
+
+/// The engine refuses a limit of both that is no limit of memory, or below it.
+fn check_swap(root: &Field<'_>, service: &Service, notes: &mut Notes) {
+    let (Some(field), Some(both)) = (root.get("memswap_limit"), service.memswap_limit) else {
+        return;
+    };
+    match service.mem_limit {
+        None if both > 0 => field.problem(notes, "needs `mem_limit` beside it"),
+        Some(memory) if both > 0 && u64::try_from(both).is_ok_and(|both| both < memory) => {
+            field.problem(
+                notes,
+                "is memory and swap together, and less than `mem_limit`",
+            );
+        }
+        _ => {}
+    }
+}
+
+fn bounded(field: &Field<'_>, from: i64, to: i64, notes: &mut Notes) -> Option<i64> {
+    let value = field.integer(notes)?;
+    if !(from..=to).contains(&value) {
+        field.problem(
+            notes,
+            format_args!("`{value}` is out of range (allowed: {from} to {to})"),
+        );
+        return None;
+    }
+    Some(value)
 }
 
 fn read_deploy(root: &Field<'_>, deploy: &Field<'_>, service: &mut Service, notes: &mut Notes) {
@@ -45,10 +96,17 @@ fn read_deploy(root: &Field<'_>, deploy: &Field<'_>, service: &mut Service, note
             continue;
         }
         match field.key() {
-            "replicas" => one_replica(&field, notes),
+            "replicas" => {
+                let value = replicas(&field, notes);
+                service.replicas = agreed(root, "scale", service.replicas, &field, value, notes);
+            }
             "resources" => read_resources(root, &field, service, notes),
             "mode" if field.node.as_text() == Some("replicated") => {}
-            "mode" => field.not_yet(notes, "a mode other than `replicated`"),
+            // One host: one container, which is what a service has anyway.
+            "mode" if field.node.as_text() == Some("global") => {
+                notes.rule(SWARM_RULE, field.to_string());
+            }
+            "mode" => field.not_yet(notes, "a mode other than `replicated` and `global`"),
             "restart_policy" => notes.rule(super::service::RESTART_RULE, field.to_string()),
             "labels" | "placement" | "update_config" | "rollback_config" | "endpoint_mode" => {
                 notes.rule(SWARM_RULE, field.to_string());
@@ -135,12 +193,8 @@ fn agreed<'f, T: PartialEq + Copy>(
     nested.or(plain)
 }
 
-fn one_replica(field: &Field<'_>, notes: &mut Notes) {
-    match field.integer(notes) {
-        Some(1) | None => {}
-        Some(count) if count < 0 => field.problem(notes, format_args!("`{count}` is less than 0")),
-        Some(count) => field.not_yet(notes, format_args!("{count} replicas (allowed: 1)")),
-    }
+fn replicas(field: &Field<'_>, notes: &mut Notes) -> Option<u32> {
+    bounded(field, 0, MOST_REPLICAS, notes).and_then(|count| u32::try_from(count).ok())
 }
 
 fn cpus(field: &Field<'_>, notes: &mut Notes) -> Option<f64> {

@@ -25,6 +25,8 @@ enum Rule {
     Pairs,
     /// Lists of names and maps by name, the list form standing for this default.
     Named(ShortForm),
+    /// `build`: a text stands for the map with that `context`.
+    Build,
     /// Lists without repeats, a single value standing for a list of one.
     Union,
     /// Lists in which a later item replaces the earlier one with the same key.
@@ -43,8 +45,10 @@ enum ShortForm {
 /// What identifies an item of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ItemKey {
-    /// Where a volume is seen.
+    /// Where a volume or device is seen.
     VolumeTarget,
+    /// Where a file system in memory is seen.
+    TmpfsTarget,
     /// Where a secret or config is seen, else its name.
     GrantTarget,
     /// Published and container port.
@@ -56,18 +60,21 @@ enum ItemKey {
 /// The rule for a path below a service.
 fn rule_for(path: &[&str]) -> Rule {
     match path {
-        ["command" | "entrypoint" | "build"] | ["healthcheck", "test"] => Rule::Replace,
-        ["environment" | "labels" | "sysctls" | "annotations"] | ["deploy", "labels"] => {
-            Rule::Pairs
-        }
+        ["command" | "entrypoint"] | ["healthcheck", "test"] => Rule::Replace,
+        ["environment" | "labels" | "sysctls" | "annotations"]
+        | ["deploy", "labels"]
+        | ["build", "args" | "labels" | "additional_contexts"] => Rule::Pairs,
+        ["build"] => Rule::Build,
         ["depends_on"] => Rule::Named(ShortForm::Started),
         ["networks"] => Rule::Named(ShortForm::Nothing),
         [
-            "dns" | "dns_search" | "dns_opt" | "tmpfs" | "cap_add" | "cap_drop" | "expose"
-            | "links" | "profiles" | "security_opt" | "group_add" | "devices" | "extra_hosts",
+            "dns" | "dns_search" | "dns_opt" | "cap_add" | "cap_drop" | "expose" | "links"
+            | "profiles" | "security_opt" | "group_add" | "extra_hosts",
         ]
-        | ["networks", _, "aliases"] => Rule::Union,
-        ["volumes"] => Rule::Keyed(ItemKey::VolumeTarget),
+        | ["networks", _, "aliases"]
+        | ["build", "extra_hosts" | "platforms" | "tags" | "cache_from"] => Rule::Union,
+        ["tmpfs"] => Rule::Keyed(ItemKey::TmpfsTarget),
+        ["volumes" | "devices"] => Rule::Keyed(ItemKey::VolumeTarget),
         ["secrets" | "configs"] => Rule::Keyed(ItemKey::GrantTarget),
         ["ports"] => Rule::Keyed(ItemKey::Port),
         ["env_file"] => Rule::Keyed(ItemKey::Path),
@@ -142,6 +149,7 @@ fn merge<'p>(
             let named = as_named(later, form);
             merge_deep_owned(path, &earlier, &named, notes)
         }
+        Rule::Build => merge_deep_owned(path, &build_map(earlier), &build_map(later), notes),
         Rule::Union => append(earlier, later, &|item| item.as_text().map(str::to_owned)),
         Rule::Keyed(key) => append(earlier, later, &|item| item_key(key, item)),
         Rule::Default => merge_default(path, earlier, later, notes),
@@ -180,7 +188,8 @@ fn merge_default<'p>(
                 notes.problem_with_hint(
                     later.mark.location(),
                     format!(
-                        "{} cannot be merged with {} at {first}",
+                        "{}: {} cannot be merged with {} at {first}",
+                        path.join("."),
                         later.kind(),
                         earlier.kind()
                     ),
@@ -259,13 +268,31 @@ pub(super) fn pairs_of(node: &Arc<Node>) -> Arc<Node> {
             return Arc::clone(node);
         };
         let (name, value) = match text.split_once('=') {
-            Some((name, value)) => (name, Node::literal(item.mark.clone(), value, false)),
+            Some((name, value)) => (name, item.part(value)),
             None => (text, Node::literal(item.mark.clone(), "", true)),
         };
         let mark = item.mark.clone();
         pairs.insert(name.into(), Entry { mark, node: value });
     }
     Node::map(node.mark.clone(), pairs)
+}
+
+/// `build` as a map, whichever form it has.
+pub(super) fn build_map(node: &Arc<Node>) -> Arc<Node> {
+    let Value::Scalar(_) = &node.value else {
+        return Arc::clone(node);
+    };
+    if node.is_null() {
+        return empty_for_null(node);
+    }
+    let context = Entry {
+        mark: node.mark.clone(),
+        node: Arc::clone(node),
+    };
+    Node::map(
+        node.mark.clone(),
+        IndexMap::from([("context".into(), context)]),
+    )
 }
 
 /// `depends_on` as a map, whichever form it has.
@@ -366,6 +393,10 @@ fn item_key(key: ItemKey, item: &Arc<Node>) -> Option<String> {
             Some(text) => Some(mounts::target_of_short(text).to_owned()),
             None => field("target").map(str::to_owned),
         },
+        ItemKey::TmpfsTarget => {
+            let target = item.as_text()?.split(':').next()?;
+            Some(target.trim_end_matches('/').to_owned())
+        }
         ItemKey::GrantTarget => item
             .as_text()
             .or_else(|| field("target"))

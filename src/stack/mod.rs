@@ -7,23 +7,30 @@
 //! The way of a file: `yaml` (text to a tree of `node`s) and `dotenv`, read
 //! once by `file_reader` into `files`; then per cell `assemble` (`variables` put in by
 //! `template`, files put together by `merge`), `service` and its readers,
-//! and `start` (what is started); `resolve` leads through it.
+//! and `start` (what is started); `resolve` leads through it, and `explain` says
+//! afterwards where each value came from.
 
 mod assemble;
+mod build;
 mod dependencies;
+mod devices;
 mod dotenv;
 mod environment;
+mod explain;
 mod field;
 mod file_reader;
 mod files;
+mod grants;
 mod limits;
 mod merge;
 mod model;
 mod mounts;
+mod namespaces;
 mod networks;
 mod node;
 mod notes;
 mod override_tree;
+mod ports;
 mod process;
 mod resolve;
 mod service;
@@ -35,10 +42,12 @@ mod variables;
 mod words;
 mod yaml;
 
+pub use build::is_image_reference;
+pub use explain::{Origins, ValueOrigin};
 pub use files::ComposeFiles;
 pub use model::{
-    Attachment, Condition, Dependency, Healthcheck, Mount, MountSource, Network, Service, Stack,
-    Volume,
+    AddressRange, Attachment, Build, Condition, Dependency, Device, Healthcheck, Mount,
+    MountSource, Network, Service, Stack, Volume,
 };
 pub use resolve::{Resolution, ResolveRequest};
 pub use sketch::{ServiceSketch, sketch};

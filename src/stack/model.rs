@@ -35,6 +35,12 @@ pub struct Stack {
 pub struct Service {
     /// Image reference.
     pub image: String,
+    /// How the image is made, where the file says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub build: Option<Build>,
+    /// Containers of this service; `None` is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<u32>,
     /// Replaces the image's CMD; `None` keeps it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<Vec<String>>,
@@ -55,6 +61,21 @@ pub struct Service {
     /// Most processes and threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pids_limit: Option<i64>,
+    /// Share of CPU time against other containers when all want more; 1024 is one share.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_shares: Option<i64>,
+    /// Memory and swap together; -1 is no limit. **Units**: bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memswap_limit: Option<i64>,
+    /// How readily the kernel swaps it out, from 0 to 100.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mem_swappiness: Option<i64>,
+    /// Whether the kernel spares it when memory runs out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oom_kill_disable: Option<bool>,
+    /// How early the kernel kills it when memory runs out, from -1000 to 1000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oom_score_adj: Option<i64>,
     /// What must have happened to other services before this one starts.
     pub depends_on: IndexMap<String, Dependency>,
     /// The readiness test; `None` leaves the image's own.
@@ -64,7 +85,7 @@ pub struct Service {
     pub mounts: Vec<Mount>,
     /// The networks it joins, with its names there.
     pub networks: IndexMap<String, Attachment>,
-    /// `none` when it joins no network; `None` for the networks above.
+    /// `none`, `host`, `bridge` or `service:NAME`; `None` for the networks above.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_mode: Option<String>,
     /// User and group the process runs as.
@@ -79,6 +100,36 @@ pub struct Service {
     /// Size of /dev/shm. **Units**: bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shm_size: Option<u64>,
+    /// Whose inter-process communication it shares: `host`, `service:NAME`, ...
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ipc: Option<String>,
+    /// Whose process ids it shares: `host` or `service:NAME`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<String>,
+    /// `host` for the host's own host name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uts: Option<String>,
+    /// `host` where user ids are not mapped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub userns_mode: Option<String>,
+    /// Whose control groups it sees: `host` or `private`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<String>,
+    /// Domain part of the host name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub domainname: Option<String>,
+    /// Runtime that starts the container.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
+    /// Devices of the host.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<Device>,
+    /// Rules of access to devices, as `c 1:3 mr`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub device_cgroup_rules: Vec<String>,
+    /// Options of the storage driver.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub storage_opt: IndexMap<String, String>,
     /// Resource limits of the process by name: soft and hard.
     pub ulimits: IndexMap<String, (i64, i64)>,
     /// Kernel settings of the container's namespaces.
@@ -134,6 +185,56 @@ pub struct Service {
     pub stop_grace_period: Option<Duration>,
 }
 
+/// How an image is made.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Build {
+    /// Folder, absolute, or address that the build starts from.
+    pub context: String,
+    /// Whether the file names no image, so that the name is project and service.
+    pub names_no_image: bool,
+    /// File with the steps, from the context; `None` is `Dockerfile`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dockerfile: Option<String>,
+    /// The steps themselves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dockerfile_inline: Option<String>,
+    /// Stage to stop at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// Values of the steps' arguments.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub args: IndexMap<String, String>,
+    /// Labels of the image.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub labels: IndexMap<String, String>,
+    /// Further folders or addresses, by name.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub additional_contexts: IndexMap<String, String>,
+    /// Network of the steps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
+    /// Size of /dev/shm of the steps. **Units**: bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shm_size: Option<u64>,
+    /// Lines for the hosts file of the steps, `name:address`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub extra_hosts: Vec<String>,
+    /// Platforms to make it for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub platforms: Vec<String>,
+}
+
+/// A device of the host inside a container.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Device {
+    /// Path on the host.
+    pub source: String,
+    /// Path inside the container.
+    pub target: String,
+    /// Some of `r`, `w` and `m` (make).
+    pub permissions: String,
+}
+
 /// What a dependant waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Dependency {
@@ -178,6 +279,12 @@ pub struct Healthcheck {
         serialize_with = "seconds_opt"
     )]
     pub start_period: Option<Duration>,
+    /// Time between two tests during the start period; needs an engine from 25 on.
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "seconds_opt"
+    )]
+    pub start_interval: Option<Duration>,
     /// Failures in a row that make it unhealthy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retries: Option<u32>,
@@ -203,6 +310,9 @@ pub enum MountSource {
     Volume {
         /// Key in [`Stack::volumes`].
         source: String,
+        /// Whether what the image has there is not copied into a new volume.
+        #[serde(skip_serializing_if = "is_off")]
+        nocopy: bool,
     },
     /// A volume without a name, new for each container.
     Anonymous,
@@ -217,6 +327,23 @@ pub enum MountSource {
         size: Option<u64>,
         /// Permission bits of its root.
         mode: Option<u32>,
+        /// Further mount options, such as `exec` or `uid=1000`.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        options: Vec<String>,
+    },
+    /// A file with the content of a config or secret that stands in no file.
+    Content {
+        /// What is in it.
+        content: String,
+        /// Permission bits; `None` is 0444.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        mode: Option<u32>,
+        /// Owner; `None` is root.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        uid: Option<String>,
+        /// Group; `None` is root's.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        gid: Option<String>,
     },
 }
 
@@ -228,6 +355,9 @@ pub struct Attachment {
     /// Fixed IPv4 address, where the file asks for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ipv4_address: Option<String>,
+    /// Fixed IPv6 address, where the file asks for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ipv6_address: Option<String>,
 }
 
 /// A network of the stack.
@@ -235,10 +365,30 @@ pub struct Attachment {
 pub struct Network {
     /// Whether it has no way out of the host.
     pub internal: bool,
-    /// Address ranges in CIDR form, where the file fixes them.
-    pub subnets: Vec<String>,
+    /// Whether its members have IPv6 addresses too.
+    #[serde(skip_serializing_if = "is_off")]
+    pub enable_ipv6: bool,
+    /// Address ranges, where the file fixes them.
+    pub ipam: Vec<AddressRange>,
     /// Driver options.
     pub driver_opts: IndexMap<String, String>,
+}
+
+/// A range of addresses of a network.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct AddressRange {
+    /// The range, in CIDR form.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subnet: Option<String>,
+    /// The part of it that containers get, in CIDR form.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ip_range: Option<String>,
+    /// Address of the way out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<String>,
+    /// Addresses that are taken, by name.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub aux_addresses: IndexMap<String, String>,
 }
 
 /// A named volume of the stack.
@@ -250,6 +400,14 @@ pub struct Volume {
     pub external: Option<String>,
     /// Driver options, for volumes that are really tmpfs or the like.
     pub driver_opts: IndexMap<String, String>,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands the field over as it is"
+)]
+fn is_off(switch: &bool) -> bool {
+    !*switch
 }
 
 #[expect(clippy::ref_option, reason = "serde hands the field over as it is")]

@@ -30,6 +30,7 @@ struct Draft {
     target: String,
     source: Source,
     read_only: bool,
+    nocopy: bool,
 }
 
 enum Source {
@@ -99,8 +100,8 @@ fn short(field: &Field<'_>, notes: &mut Notes) -> Option<Draft> {
         Some("") => {
             field.problem_with_hint(
                 notes,
-                format_args!("`{text}` has an empty source"),
-                "a variable in it may have no value",
+                format_args!("`{text}` has an empty source{}", field.unset_reason()),
+                "write `source:target`, or the target alone",
             );
             return None;
         }
@@ -111,6 +112,7 @@ fn short(field: &Field<'_>, notes: &mut Notes) -> Option<Draft> {
         target: target.to_owned(),
         source,
         read_only: false,
+        nocopy: false,
     };
     for mode in modes.split(',').filter(|mode| !mode.is_empty()) {
         match mode {
@@ -124,7 +126,7 @@ fn short(field: &Field<'_>, notes: &mut Notes) -> Option<Draft> {
             idle if IDLE_MODES.contains(&idle) => {
                 notes.rule(IDLE_RULE, format!("{field} `{idle}`"));
             }
-            "nocopy" => field.not_yet(notes, "the mode `nocopy`"),
+            "nocopy" => draft.nocopy = true,
             other => field.problem(
                 notes,
                 format_args!("`{other}` is not a mode (allowed: ro, rw)"),
@@ -165,11 +167,7 @@ fn long(field: &Field<'_>, notes: &mut Notes) -> Option<Draft> {
             notes.rule(SELINUX_RULE, selinux.to_string());
         }
     }
-    if let Some(volume) = field.get("volume") {
-        for option in volume.entries(notes) {
-            option.not_yet(notes, "this");
-        }
-    }
+    let nocopy = volume_options(field, notes);
     let Some(target) = target else {
         field.problem(notes, "has no `target`");
         return None;
@@ -200,7 +198,24 @@ fn long(field: &Field<'_>, notes: &mut Notes) -> Option<Draft> {
         target,
         source,
         read_only,
+        nocopy,
     })
+}
+
+/// The options of a volume in long form: whether `nocopy` is set.
+fn volume_options(field: &Field<'_>, notes: &mut Notes) -> bool {
+    let mut nocopy = false;
+    let Some(volume) = field.get("volume") else {
+        return nocopy;
+    };
+    for option in volume.entries(notes) {
+        match option.key() {
+            "nocopy" => nocopy = option.boolean(notes).unwrap_or(false),
+            "subpath" | "labels" => option.not_yet(notes, "this"),
+            _ => option.unknown(&["nocopy", "subpath"], notes),
+        }
+    }
+    nocopy
 }
 
 fn text_of<'a>(field: &'a Field<'a>, key: &'a str, notes: &mut Notes) -> Option<String> {
@@ -217,7 +232,11 @@ fn tmpfs_long(field: &Field<'_>, notes: &mut Notes) -> MountSource {
             .and_then(|field| field.integer(notes))
             .and_then(|mode| u32::try_from(mode).ok());
     }
-    MountSource::Tmpfs { size, mode }
+    MountSource::Tmpfs {
+        size,
+        mode,
+        options: Vec::new(),
+    }
 }
 
 /// `target[:option,option]`
@@ -225,6 +244,7 @@ fn tmpfs_short(field: &Field<'_>, notes: &mut Notes) -> Option<Mount> {
     let text = field.filled_text(notes)?;
     let (target, options) = text.split_once(':').unwrap_or((&text, ""));
     let (mut size, mut mode, mut read_only) = (None, None, false);
+    let mut further = Vec::new();
     for option in options.split(',').filter(|option| !option.is_empty()) {
         match option.split_once('=').unwrap_or((option, "")) {
             // These are what the engine gives every tmpfs.
@@ -238,7 +258,17 @@ fn tmpfs_short(field: &Field<'_>, notes: &mut Notes) -> Option<Mount> {
                 Ok(bits) => mode = Some(bits),
                 Err(_) => field.problem(notes, format_args!("the mode `{value}` is not octal")),
             },
-            (other, _) => field.not_yet(notes, format_args!("the tmpfs option `{other}`")),
+            (
+                "exec" | "suid" | "dev" | "noatime" | "nodiratime" | "relatime" | "strictatime",
+                "",
+            )
+            | ("uid" | "gid" | "nr_inodes" | "nr_blocks" | "mpol" | "huge", _) => {
+                further.push(option.to_owned());
+            }
+            (other, _) => field.problem(
+                notes,
+                format_args!("`{other}` is not an option of a tmpfs (such as size=64m or exec)"),
+            ),
         }
     }
     if !is_absolute(target, field, notes) {
@@ -246,7 +276,11 @@ fn tmpfs_short(field: &Field<'_>, notes: &mut Notes) -> Option<Mount> {
     }
     Some(Mount {
         target: target.to_owned(),
-        source: MountSource::Tmpfs { size, mode },
+        source: MountSource::Tmpfs {
+            size,
+            mode,
+            options: further,
+        },
         read_only,
     })
 }
@@ -278,6 +312,7 @@ fn checked(service: &mut ServiceReader<'_>, field: &Field<'_>, draft: Draft) -> 
             check_volume(service, field, &draft, name)?;
             MountSource::Volume {
                 source: name.clone(),
+                nocopy: draft.nocopy,
             }
         }
     };
@@ -338,7 +373,7 @@ fn check_bind(
         Ok(_) => {}
         Err(_) => field.problem_with_hint(
             &mut service.notes,
-            format_args!("`{}` does not exist on this host", path.display()),
+            format_args!("`{}` does not exist on this host{}", path.display(), field.unset_reason()),
             "Compose would create it as an empty folder of root's; create it yourself or correct the path",
         ),
     }

@@ -3,15 +3,16 @@
 //! Every trial has networks of its own; names and drivers of the files only say
 //! who can reach whom. Pure.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use indexmap::IndexMap;
 
 use super::field::Field;
 use super::merge;
-use super::model::{Attachment, Network};
+use super::model::{AddressRange, Attachment, Network};
 use super::mounts;
+use super::namespaces;
 use super::node::Node;
 use super::notes::Notes;
 use super::service::ServiceReader;
@@ -24,11 +25,11 @@ pub(super) fn read(
     service: &mut ServiceReader<'_>,
     root: &Field<'_>,
 ) -> (IndexMap<String, Attachment>, Option<String>) {
-    let mode = root
-        .get("network_mode")
-        .and_then(|field| network_mode(&field, &mut service.notes));
+    let mode = root.get("network_mode").and_then(|field| {
+        namespaces::mode(&field, &["none", "host", "bridge"], &mut service.notes)
+    });
     let aliases = names_everywhere(service, root);
-    if mode.is_some() {
+    if root.get("network_mode").is_some() {
         if let Some(networks) = root.get("networks") {
             networks.problem(&mut service.notes, "cannot stand beside `network_mode`");
         }
@@ -56,7 +57,7 @@ pub(super) fn read(
         service.use_network(DEFAULT);
         let attachment = Attachment {
             aliases,
-            ipv4_address: None,
+            ..Attachment::default()
         };
         attachments.insert(DEFAULT.to_owned(), attachment);
     }
@@ -80,30 +81,10 @@ fn names_everywhere(service: &mut ServiceReader<'_>, root: &Field<'_>) -> Vec<St
     names
 }
 
-fn network_mode(field: &Field<'_>, notes: &mut Notes) -> Option<String> {
-    let mode = field.filled_text(notes)?;
-    if mode == "none" {
-        return Some(mode);
-    }
-    let is_known = matches!(mode.as_str(), "host" | "bridge")
-        || mode.starts_with("service:")
-        || mode.starts_with("container:");
-    if is_known {
-        field.not_yet(notes, format_args!("`{mode}` (allowed: none)"));
-    } else {
-        field.problem(
-            notes,
-            format_args!("`{mode}` is not a mode (allowed: none)"),
-        );
-    }
-    // What it would join does not matter any more.
-    Some(mode)
-}
-
 fn attachment(field: &Field<'_>, names: &[String], notes: &mut Notes) -> Attachment {
     let mut attachment = Attachment {
         aliases: names.to_vec(),
-        ipv4_address: None,
+        ..Attachment::default()
     };
     for setting in field.entries(notes) {
         if setting.node.is_null() {
@@ -126,12 +107,20 @@ fn attachment(field: &Field<'_>, names: &[String], notes: &mut Notes) -> Attachm
                 }
                 attachment.ipv4_address = Some(text);
             }
+            "ipv6_address" => {
+                let Some(text) = setting.filled_text(notes) else {
+                    continue;
+                };
+                if text.parse::<Ipv6Addr>().is_err() {
+                    setting.problem(notes, format_args!("`{text}` is not an IPv6 address"));
+                }
+                attachment.ipv6_address = Some(text);
+            }
             "priority" | "gw_priority" => notes.rule(
                 "the order in which networks are joined is that of the file",
                 setting.to_string(),
             ),
-            "ipv6_address" | "link_local_ips" | "mac_address" | "driver_opts"
-            | "interface_name" => {
+            "link_local_ips" | "mac_address" | "driver_opts" | "interface_name" => {
                 setting.not_yet(notes, "this");
             }
             _ => setting.unknown(&["aliases", "ipv4_address"], notes),
@@ -172,7 +161,7 @@ pub(super) fn element(name: &str, node: &Arc<Node>, notes: &mut Notes) -> Networ
                     }
                 }
             }
-            "ipam" => network.subnets = subnets(&field, notes),
+            "ipam" => network.ipam = address_ranges(&field, notes),
             "name" => notes.rule(
                 "each trial gets its own, with a name of its own",
                 field.to_string(),
@@ -186,9 +175,9 @@ pub(super) fn element(name: &str, node: &Arc<Node>, notes: &mut Notes) -> Networ
                 "only a swarm uses this; it has no effect here",
                 field.to_string(),
             ),
-            "enable_ipv6" if field.boolean(notes) != Some(true) => {}
+            "enable_ipv6" => network.enable_ipv6 = field.boolean(notes).unwrap_or(false),
             "enable_ipv4" if field.boolean(notes) != Some(false) => {}
-            "enable_ipv6" | "enable_ipv4" => field.not_yet(notes, "this"),
+            "enable_ipv4" => field.not_yet(notes, "a network without IPv4"),
             key if key.starts_with("x-") => {}
             _ => field.unknown(
                 &[
@@ -207,29 +196,81 @@ pub(super) fn element(name: &str, node: &Arc<Node>, notes: &mut Notes) -> Networ
     network
 }
 
-fn subnets(ipam: &Field<'_>, notes: &mut Notes) -> Vec<String> {
-    let mut subnets = Vec::new();
+fn address_ranges(ipam: &Field<'_>, notes: &mut Notes) -> Vec<AddressRange> {
+    let mut ranges = Vec::new();
     for field in ipam.entries(notes) {
         match field.key() {
             "driver" if matches!(field.node.as_text(), Some("default") | None) => {}
+            "driver" => field.not_yet(notes, "an address driver other than `default`"),
             "config" => {
                 for config in field.items(notes) {
-                    for setting in config.entries(notes) {
-                        match setting.key() {
-                            "subnet" => subnets.extend(setting.filled_text(notes)),
-                            _ => setting.not_yet(notes, "this"),
-                        }
-                    }
+                    ranges.push(address_range(&config, notes));
                 }
             }
-            _ => field.not_yet(notes, "this"),
+            "options" if field.node.is_null() => {}
+            "options" => field.not_yet(notes, "this"),
+            key if key.starts_with("x-") => {}
+            _ => field.unknown(&["driver", "config", "options"], notes),
         }
     }
-    if !subnets.is_empty() {
+    if !ranges.is_empty() {
         notes.rule(
             "a fixed address range; two trials at once, or a network of yours with the same range, would clash",
             ipam.to_string(),
         );
     }
-    subnets
+    ranges
+}
+
+fn address_range(config: &Field<'_>, notes: &mut Notes) -> AddressRange {
+    let mut range = AddressRange::default();
+    for setting in config.entries(notes) {
+        match setting.key() {
+            "subnet" => {
+                range.subnet = checked_text(&setting, is_cidr, "a range in CIDR form", notes);
+            }
+            "ip_range" => {
+                range.ip_range = checked_text(&setting, is_cidr, "a range in CIDR form", notes);
+            }
+            "gateway" => range.gateway = checked_text(&setting, is_address, "an address", notes),
+            "aux_addresses" => {
+                for field in setting.entries(notes) {
+                    if let Some(text) = checked_text(&field, is_address, "an address", notes) {
+                        range.aux_addresses.insert(field.key().to_owned(), text);
+                    }
+                }
+            }
+            key if key.starts_with("x-") => {}
+            _ => setting.unknown(&["subnet", "ip_range", "gateway", "aux_addresses"], notes),
+        }
+    }
+    range
+}
+
+fn checked_text(
+    field: &Field<'_>,
+    fits: fn(&str) -> bool,
+    wanted: &str,
+    notes: &mut Notes,
+) -> Option<String> {
+    let text = field.filled_text(notes)?;
+    if !fits(&text) {
+        field.problem(notes, format_args!("`{text}` is not {wanted}"));
+    }
+    Some(text)
+}
+
+fn is_address(text: &str) -> bool {
+    text.parse::<IpAddr>().is_ok()
+}
+
+fn is_cidr(text: &str) -> bool {
+    text.split_once('/').is_some_and(|(address, bits)| {
+        let most = match address.parse() {
+            Ok(IpAddr::V4(_)) => 32,
+            Ok(IpAddr::V6(_)) => 128,
+            Err(_) => return false,
+        };
+        bits.parse::<u8>().is_ok_and(|bits| bits <= most)
+    })
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use super::template::{Malformed, Template};
+use super::template::{Malformed, Origin, Template};
 use super::typing;
 use crate::problem::Location;
 
@@ -128,6 +128,19 @@ pub(super) struct Scalar {
     pub(super) template: Option<Arc<Result<Template, Malformed>>>,
     /// Characters between the mark and the text where both are on one line.
     pub(super) quote: Option<usize>,
+    /// The variables that were put in, once they are.
+    pub(super) replaced: Option<Arc<Replaced>>,
+}
+
+/// The variables that a text was made with.
+#[derive(Debug, Default)]
+pub(super) struct Replaced {
+    /// Names with a value, and where it came from.
+    pub(super) used: Vec<(String, Origin)>,
+    /// Names without one, whose default was taken.
+    pub(super) defaulted: Vec<String>,
+    /// Names without one, which became nothing.
+    pub(super) unset: Vec<String>,
 }
 
 impl Scalar {
@@ -139,6 +152,7 @@ impl Scalar {
             is_plain,
             template,
             quote,
+            replaced: None,
         }
     }
 }
@@ -151,8 +165,30 @@ impl Node {
             is_plain,
             template: None,
             quote: None,
+            replaced: None,
         };
         Arc::new(Self::assembled(mark, Tag::None, Value::Scalar(scalar)))
+    }
+
+    /// A part of this scalar, with what is known of the whole.
+    pub(super) fn part(&self, text: &str) -> Arc<Self> {
+        let scalar = Scalar {
+            text: text.into(),
+            is_plain: false,
+            template: None,
+            quote: None,
+            replaced: self.replaced().cloned(),
+        };
+        let value = Value::Scalar(scalar);
+        Arc::new(Self::assembled(self.mark.clone(), Tag::None, value))
+    }
+
+    /// The variables that were put into it, where it is a text that had some.
+    pub(super) fn replaced(&self) -> Option<&Arc<Replaced>> {
+        match &self.value {
+            Value::Scalar(scalar) => scalar.replaced.as_ref(),
+            Value::List(_) | Value::Map(_) => None,
+        }
     }
 
     /// A scalar whose text may have variables.

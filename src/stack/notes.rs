@@ -7,8 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use indexmap::{IndexMap, IndexSet};
 
+use super::node::Replaced;
 use super::template::{Origin, Witness};
 use crate::problem::{Location, Problem};
+
+/// Most names kept of one text; a message names no more, and a text may have thousands.
+const MOST_NAMED: usize = 16;
 
 /// Findings of one part of the files.
 #[derive(Debug, Default)]
@@ -49,6 +53,14 @@ impl Notes {
         self.rules.entry(rule).or_default().insert(key.into());
     }
 
+    /// Records a value that was taken by its name alone.
+    pub(super) fn took(&mut self, value: &str, origin: Origin) {
+        let is_secret = matches!(origin, Origin::Environment | Origin::DotEnv);
+        if is_secret && !self.secrets.contains(value) {
+            self.secrets.insert(value.to_owned());
+        }
+    }
+
     /// Adds a sentence of its own.
     pub(super) fn warn(&mut self, sentence: impl Into<String>) {
         self.warnings.insert(sentence.into());
@@ -84,28 +96,46 @@ impl Notes {
             .collect()
     }
 
-    /// A witness for a text that stands at `place`.
-    pub(super) fn witness(&mut self, place: Location) -> impl Witness {
-        NotesWitness { notes: self, place }
+    /// A witness for a text that stands at `place`; the text's own names go to `replaced`.
+    pub(super) fn witness<'a>(
+        &'a mut self,
+        place: Location,
+        replaced: &'a mut Replaced,
+    ) -> impl Witness + 'a {
+        NotesWitness {
+            notes: self,
+            place,
+            replaced,
+        }
     }
 }
 
 struct NotesWitness<'a> {
     notes: &'a mut Notes,
     place: Location,
+    replaced: &'a mut Replaced,
 }
 
 impl Witness for NotesWitness<'_> {
     fn unset(&mut self, name: &str) {
+        if self.replaced.unset.len() < MOST_NAMED {
+            self.replaced.unset.push(name.to_owned());
+        }
         if !self.notes.unset.contains_key(name) {
             self.notes.unset.insert(name.to_owned(), self.place.clone());
         }
     }
 
-    fn used(&mut self, _name: &str, value: &str, origin: Origin) {
-        let is_secret = matches!(origin, Origin::Environment | Origin::DotEnv);
-        if is_secret && !self.notes.secrets.contains(value) {
-            self.notes.secrets.insert(value.to_owned());
+    fn defaulted(&mut self, name: &str) {
+        if self.replaced.defaulted.len() < MOST_NAMED {
+            self.replaced.defaulted.push(name.to_owned());
         }
+    }
+
+    fn used(&mut self, name: &str, value: &str, origin: Origin) {
+        if self.replaced.used.len() < MOST_NAMED {
+            self.replaced.used.push((name.to_owned(), origin));
+        }
+        self.notes.took(value, origin);
     }
 }

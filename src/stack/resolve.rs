@@ -4,7 +4,7 @@
 //! read. Only mistakes in what is started stop it: a broken service that is not
 //! started is a warning.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -351,9 +351,20 @@ fn volume(name: &str, node: &Arc<Node>, notes: &mut Notes) -> Volume {
 }
 
 /// The problems without repeats, file by file from top to bottom.
+///
+/// Services that share a value by an alias, `extends` or `<<` share its mistake,
+/// which stands in one place and is said once, of the first of them.
 fn in_order(problems: Vec<Problem>) -> Vec<Problem> {
     let mut by_file: IndexMap<PathBuf, BTreeSet<Problem>> = IndexMap::new();
+    let mut said = HashSet::new();
     for problem in problems {
+        let what = problem
+            .message
+            .split_once(": ")
+            .map_or("", |(_, what)| what);
+        if !said.insert((problem.location.clone(), what.to_owned())) {
+            continue;
+        }
         let file = by_file.entry(problem.location.file.clone()).or_default();
         file.insert(problem);
     }

@@ -17,14 +17,19 @@ use super::node::Node;
 use super::notes::Notes;
 use super::resolve::Elements;
 use super::variables::Variables;
-use super::{dependencies, environment, limits, mounts, networks, process};
+use super::{
+    build, dependencies, devices, environment, grants, limits, mounts, namespaces, networks, ports,
+    process,
+};
 
 /// Said of everything that would heal a crash.
 pub(super) const RESTART_RULE: &str =
     "not restarted: a crash during a trial must be seen, not healed";
 
+const WINDOWS_RULE: &str = "an engine takes it on Windows only; `cpus` is the limit here";
+
 /// Keys that a module below reads.
-const READ: [&str; 47] = [
+const READ: &[&str] = &[
     "image",
     "build",
     "command",
@@ -72,10 +77,25 @@ const READ: [&str; 47] = [
     "platform",
     "secrets",
     "configs",
+    "cgroup",
+    "cpu_shares",
+    "device_cgroup_rules",
+    "devices",
+    "domainname",
+    "ipc",
+    "mem_swappiness",
+    "memswap_limit",
+    "oom_kill_disable",
+    "oom_score_adj",
+    "pid",
+    "runtime",
+    "storage_opt",
+    "userns_mode",
+    "uts",
 ];
 
 /// Keys that may stand without a value: they are lists, maps, or clear the image's own.
-const NULLABLE: [&str; 12] = [
+const NULLABLE: &[&str] = &[
     "command",
     "entrypoint",
     "environment",
@@ -91,7 +111,7 @@ const NULLABLE: [&str; 12] = [
 ];
 
 /// Keys with a stated rule. An empty rule needs no words: nothing changes by it.
-const RULED: [(&str, &str); 7] = [
+const RULED: &[(&str, &str)] = &[
     (
         "ports",
         "not published on the host: the load reaches the service on its own address",
@@ -105,48 +125,33 @@ const RULED: [(&str, &str); 7] = [
         "pull_policy",
         "an image is pulled where it is missing and then stays the same for the whole sweep",
     ),
+    ("cpu_count", WINDOWS_RULE),
+    ("cpu_percent", WINDOWS_RULE),
     ("expose", ""),
     ("attach", ""),
     ("develop", "only for development; it has no effect here"),
 ];
 
 /// Keys that exist and cannot be served.
-const REFUSED: [&str; 36] = [
+const REFUSED: &[&str] = &[
     "blkio_config",
-    "cgroup",
     "cgroup_parent",
-    "cpu_count",
-    "cpu_percent",
     "cpu_period",
     "cpu_quota",
     "cpu_rt_period",
     "cpu_rt_runtime",
-    "cpu_shares",
     "credential_spec",
-    "device_cgroup_rules",
-    "devices",
-    "domainname",
     "external_links",
     "gpus",
-    "ipc",
     "isolation",
     "mac_address",
-    "mem_swappiness",
-    "memswap_limit",
     "models",
-    "oom_kill_disable",
-    "pid",
     "post_start",
     "pre_stop",
     "provider",
-    "runtime",
-    "storage_opt",
     "use_api_socket",
-    "userns_mode",
-    "uts",
     "volumes_from",
     "annotations",
-    "oom_score_adj",
     "label_file",
 ];
 
@@ -255,16 +260,22 @@ impl<'a> ServiceReader<'a> {
             );
         }
         let depends_on: IndexMap<String, Dependency> = dependencies::read(&root, &mut self.notes);
+        let (image, build) = build::read(self, &root);
         let mut service = Service {
+            image,
+            build,
             environment: environment::read(self, &root),
             mounts: mounts::read(self, &root),
+            devices: devices::read(&root, &mut self.notes),
             depends_on,
             ..Service::default()
         };
         (service.networks, service.network_mode) = networks::read(self, &root);
         limits::read(&root, &mut service, &mut self.notes);
         process::read(&root, &mut service, &mut self.notes);
-        process::read_grants(self, &root, &mut service);
+        namespaces::read(&root, &mut service, &mut self.notes);
+        ports::check(&root, &mut self.notes);
+        grants::read(self, &root, &mut service.mounts);
         service
     }
 

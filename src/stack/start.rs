@@ -6,6 +6,7 @@ use indexmap::{IndexMap, IndexSet};
 
 use super::files::near_service;
 use super::model::{Condition, Dependency, Service};
+use super::namespaces::{SHARING, shared_service};
 use super::node::{Node, Value};
 use super::notes::Notes;
 use crate::problem::Location;
@@ -43,7 +44,19 @@ impl Candidate {
         };
         find("depends_on", |text, name| text == name)
             .or_else(|| find("links", |text, name| text.split(':').next() == Some(name)))
+            .or_else(|| self.sharing_place(name))
             .unwrap_or_else(|| ("depends_on", self.node.mark.location()))
+    }
+}
+
+impl Candidate {
+    /// The same where it shares something with the other service.
+    fn sharing_place(&self, name: &str) -> Option<(&'static str, Location)> {
+        SHARING.into_iter().find_map(|key| {
+            let node = self.node.get(key)?;
+            let is_it = shared_service(node.as_text()?) == Some(name);
+            is_it.then(|| (key, node.mark.location()))
+        })
     }
 }
 

@@ -84,6 +84,8 @@ pub(super) trait Witness {
     fn unset(&mut self, name: &str);
     /// A value was used.
     fn used(&mut self, name: &str, value: &str, origin: Origin);
+    /// A name had no value and its default was taken. Nothing to do for most.
+    fn defaulted(&mut self, _name: &str) {}
 }
 
 /// Why a template has no value.
@@ -182,9 +184,11 @@ fn write_variable(
             out.push_str(value);
             Ok(())
         }
-        (OperatorKind::Default, None) | (OperatorKind::Alternative, Some(_)) => {
+        (OperatorKind::Default, None) => {
+            witness.defaulted(name);
             operand.write(out, lookup, witness)
         }
+        (OperatorKind::Alternative, Some(_)) => operand.write(out, lookup, witness),
         (OperatorKind::Alternative, None) => Ok(()),
         (OperatorKind::Required, None) => Err(TemplateError::Required {
             name: name.to_owned(),

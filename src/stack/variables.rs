@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use super::node::{Entry, Map, Node, Scalar, Value};
+use super::field::Field;
+use super::node::{Entry, Map, Node, Replaced, Scalar, Value};
 use super::notes::Notes;
 use super::template::{Lookup, Origin, TemplateError};
 
@@ -51,16 +52,17 @@ impl Lookup for Variables<'_> {
 /// an empty result is an empty text, not null. A text whose variables cannot be
 /// replaced keeps them, so that readers pass it over.
 pub(super) fn interpolate(
-    node: &Arc<Node>,
+    field: &Field<'_>,
     variables: &Variables<'_>,
     notes: &mut Notes,
 ) -> Arc<Node> {
+    let node = field.node;
     if !node.has_template {
         return Arc::clone(node);
     }
     let value = match &node.value {
         Value::Scalar(scalar) => {
-            let Some(text) = scalar_text(node, scalar, variables, notes) else {
+            let Some((text, replaced)) = scalar_text(field, scalar, variables, notes) else {
                 return Arc::clone(node);
             };
             Value::Scalar(Scalar {
@@ -68,17 +70,20 @@ pub(super) fn interpolate(
                 is_plain: false,
                 template: None,
                 quote: None,
+                replaced: Some(Arc::new(replaced)),
             })
         }
         Value::List(items) => Value::List(
             items
                 .iter()
-                .map(|item| interpolate(item, variables, notes))
+                .enumerate()
+                .map(|(index, item)| interpolate(&field.item(index, item), variables, notes))
                 .collect(),
         ),
         Value::Map(entries) => {
             let replaced = |(key, entry): (&Arc<str>, &Entry)| {
-                let node = interpolate(&entry.node, variables, notes);
+                let below = field.child(key, &entry.mark, &entry.node);
+                let node = interpolate(&below, variables, notes);
                 let mark = entry.mark.clone();
                 (Arc::clone(key), Entry { mark, node })
             };
@@ -89,29 +94,30 @@ pub(super) fn interpolate(
 }
 
 fn scalar_text(
-    node: &Node,
+    field: &Field<'_>,
     scalar: &Scalar,
     variables: &Variables<'_>,
     notes: &mut Notes,
-) -> Option<String> {
-    let place = node.mark.location();
+) -> Option<(String, Replaced)> {
+    let place = field.node.mark.location();
     let template = match scalar.template.as_deref()? {
         Ok(template) => template,
         Err(malformed) => {
             notes.problem_with_hint(
-                node.place_in_text(malformed.offset),
-                malformed.reason,
+                field.node.place_in_text(malformed.offset),
+                format!("{field}: {}", malformed.reason),
                 "write `$$` for a dollar that is meant as one",
             );
             return None;
         }
     };
     template.collect_names(&mut notes.referred);
-    let outcome = template.evaluate(variables, &mut notes.witness(place.clone()));
+    let mut replaced = Replaced::default();
+    let outcome = template.evaluate(variables, &mut notes.witness(place.clone(), &mut replaced));
     match outcome {
-        Ok(text) => Some(text),
+        Ok(text) => Some((text, replaced)),
         Err(error) => {
-            let message = error.to_string();
+            let message = format!("{field}: {error}");
             match error {
                 TemplateError::Required { name, .. } => notes.problem_with_hint(
                     place,

@@ -3,13 +3,16 @@
     clippy::unwrap_used,
     clippy::disallowed_methods,
     clippy::float_cmp,
-    reason = "tests may stop at the first surprise, read files plainly, and count in floats"
+    clippy::print_stdout,
+    reason = "tests may stop at the first surprise, read files plainly, count in floats, and print tables"
 )]
 
+mod corpus;
 #[cfg(feature = "docker-tests")]
 mod docker;
 mod inputs;
 mod layering;
 mod readme;
 mod sample;
+mod stack;
 mod support;

@@ -10,17 +10,17 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use bollard::models::{
-    ContainerCreateBody, EndpointIpamConfig, EndpointSettings, HealthConfig, HostConfig, Ipam,
-    IpamConfig, Mount, MountTmpfsOptions, MountType, MountVolumeOptions, NetworkConnectRequest,
-    NetworkCreateRequest, NetworkingConfig, PortBinding, ResourcesUlimits, RestartPolicy,
-    RestartPolicyNameEnum, VolumeCreateRequest,
+    ContainerCreateBody, DeviceMapping, EndpointIpamConfig, EndpointSettings, HealthConfig,
+    HostConfig, HostConfigCgroupnsModeEnum, Ipam, IpamConfig, Mount, MountTmpfsOptions, MountType,
+    MountVolumeOptions, NetworkConnectRequest, NetworkCreateRequest, NetworkingConfig, PortBinding,
+    ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum, VolumeCreateRequest,
 };
 use indexmap::IndexMap;
 
 use crate::engine::proof::nano_cpus;
 use crate::engine::trial::OUR_LABELS;
 use crate::engine::{ContainerRequest, Labels};
-use crate::stack::{Attachment, Healthcheck, MountSource, Network, Service, Volume};
+use crate::stack::{Attachment, Device, Healthcheck, MountSource, Network, Service, Volume};
 
 /// A request that the engine's form has no words for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -38,6 +38,12 @@ pub(super) enum RequestError {
         what: &'static str,
         /// Its Compose name.
         name: String,
+    },
+    /// What `check_stack` refuses before anything is created.
+    #[error("{what} is not yet supported")]
+    Unsupported {
+        /// What it is.
+        what: &'static str,
     },
     /// A number beyond what the engine's form can hold.
     #[error("`{key}` is {value}, more than the engine can take")]
@@ -81,6 +87,7 @@ pub(super) fn container(request: &ContainerRequest<'_>) -> Result<Creation, Requ
     };
     let body = ContainerCreateBody {
         hostname: service.hostname.clone(),
+        domainname: service.domainname.clone(),
         user: service.user.clone(),
         exposed_ports: published.clone().map(|port| vec![port]),
         tty: Some(service.tty),
@@ -134,6 +141,23 @@ fn host_config(
     let service = request.service;
     Ok(HostConfig {
         nano_cpus: service.cpus.map(nano_cpus),
+        cpu_shares: service.cpu_shares,
+        memory_swap: service.memswap_limit,
+        memory_swappiness: service.mem_swappiness,
+        oom_kill_disable: service.oom_kill_disable,
+        oom_score_adj: service.oom_score_adj,
+        ipc_mode: service.ipc.clone(),
+        pid_mode: service.pid.clone(),
+        uts_mode: service.uts.clone(),
+        userns_mode: service.userns_mode.clone(),
+        cgroupns_mode: service.cgroup.as_deref().map(cgroup_namespace),
+        runtime: service.runtime.clone(),
+        devices: (!service.devices.is_empty())
+            .then(|| service.devices.iter().map(device).collect()),
+        device_cgroup_rules: Some(service.device_cgroup_rules.clone())
+            .filter(|rules| !rules.is_empty()),
+        storage_opt: Some(hashed(&service.storage_opt)).filter(|options| !options.is_empty()),
+        tmpfs: Some(memory_file_systems(service)).filter(|mounts| !mounts.is_empty()),
         cpuset_cpus: service.cpuset.clone(),
         memory: bytes("mem_limit", service.mem_limit)?,
         pids_limit: service.pids_limit,
@@ -181,6 +205,43 @@ fn whole_seconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis().div_ceil(1000)).unwrap_or(i64::MAX)
 }
 
+fn cgroup_namespace(mode: &str) -> HostConfigCgroupnsModeEnum {
+    match mode {
+        "host" => HostConfigCgroupnsModeEnum::HOST,
+        _ => HostConfigCgroupnsModeEnum::PRIVATE,
+    }
+}
+
+fn device(device: &Device) -> DeviceMapping {
+    DeviceMapping {
+        path_on_host: Some(device.source.clone()),
+        path_in_container: Some(device.target.clone()),
+        cgroup_permissions: Some(device.permissions.clone()),
+    }
+}
+
+/// File systems in memory with options that the API's mounts have no words for.
+fn memory_file_systems(service: &Service) -> HashMap<String, String> {
+    let with_options = |mount: &crate::stack::Mount| {
+        let MountSource::Tmpfs {
+            size,
+            mode,
+            options,
+        } = &mount.source
+        else {
+            return None;
+        };
+        let access = if mount.read_only { "ro" } else { "rw" };
+        let words = std::iter::once(access.to_owned())
+            .chain(size.map(|bytes| format!("size={bytes}")))
+            .chain(mode.map(|bits| format!("mode={bits:o}")))
+            .chain(options.iter().cloned());
+        let is_plain = options.is_empty();
+        (!is_plain).then(|| (mount.target.clone(), words.collect::<Vec<_>>().join(",")))
+    };
+    service.mounts.iter().filter_map(with_options).collect()
+}
+
 fn nanoseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
@@ -192,7 +253,7 @@ fn healthcheck(check: &Healthcheck) -> HealthConfig {
         timeout: check.timeout.map(nanoseconds),
         retries: check.retries.map(i64::from),
         start_period: check.start_period.map(nanoseconds),
-        start_interval: None,
+        start_interval: check.start_interval.map(nanoseconds),
     }
 }
 
@@ -213,6 +274,7 @@ fn mounts(request: &ContainerRequest<'_>) -> Result<Vec<Mount>, RequestError> {
         .service
         .mounts
         .iter()
+        .filter(|mount| !has_tmpfs_options(mount))
         .map(|mount| {
             let mut out = Mount {
                 target: Some(mount.target.clone()),
@@ -220,13 +282,17 @@ fn mounts(request: &ContainerRequest<'_>) -> Result<Vec<Mount>, RequestError> {
                 ..Mount::default()
             };
             match &mount.source {
-                MountSource::Volume { source } => {
+                MountSource::Volume { source, nocopy } => {
                     let name = request
                         .volumes
                         .get(source)
                         .ok_or_else(|| not_made("volume", source))?;
                     out.typ = Some(MountType::VOLUME);
                     out.source = Some(name.clone());
+                    out.volume_options = nocopy.then(|| MountVolumeOptions {
+                        no_copy: Some(true),
+                        ..MountVolumeOptions::default()
+                    });
                 }
                 MountSource::Anonymous => {
                     out.typ = Some(MountType::VOLUME);
@@ -240,7 +306,12 @@ fn mounts(request: &ContainerRequest<'_>) -> Result<Vec<Mount>, RequestError> {
                     out.typ = Some(MountType::BIND);
                     out.source = Some(source.to_string_lossy().into_owned());
                 }
-                MountSource::Tmpfs { size, mode } => {
+                MountSource::Content { .. } => {
+                    return Err(RequestError::Unsupported {
+                        what: "a config or secret without a file",
+                    });
+                }
+                MountSource::Tmpfs { size, mode, .. } => {
                     out.typ = Some(MountType::TMPFS);
                     out.tmpfs_options = Some(MountTmpfsOptions {
                         size_bytes: bytes("tmpfs size", *size)?,
@@ -252,6 +323,11 @@ fn mounts(request: &ContainerRequest<'_>) -> Result<Vec<Mount>, RequestError> {
             Ok(out)
         })
         .collect()
+}
+
+/// Such a mount is passed on by [`memory_file_systems`].
+fn has_tmpfs_options(mount: &crate::stack::Mount) -> bool {
+    matches!(&mount.source, MountSource::Tmpfs { options, .. } if !options.is_empty())
 }
 
 fn not_made(what: &'static str, name: &str) -> RequestError {
@@ -282,30 +358,32 @@ fn endpoints(
 }
 
 fn endpoint(attachment: &Attachment) -> EndpointSettings {
+    let has_address = attachment.ipv4_address.is_some() || attachment.ipv6_address.is_some();
     EndpointSettings {
         aliases: Some(attachment.aliases.clone()),
-        ipam_config: attachment
-            .ipv4_address
-            .clone()
-            .map(|address| EndpointIpamConfig {
-                ipv4_address: Some(address),
-                ..EndpointIpamConfig::default()
-            }),
+        ipam_config: has_address.then(|| EndpointIpamConfig {
+            ipv4_address: attachment.ipv4_address.clone(),
+            ipv6_address: attachment.ipv6_address.clone(),
+            ..EndpointIpamConfig::default()
+        }),
         ..EndpointSettings::default()
     }
 }
 
 /// The body that makes a network.
 pub(super) fn network(name: &str, network: &Network, labels: &Labels) -> NetworkCreateRequest {
-    let ranges = network.subnets.iter().map(|subnet| IpamConfig {
-        subnet: Some(subnet.clone()),
-        ..IpamConfig::default()
+    let ranges = network.ipam.iter().map(|range| IpamConfig {
+        subnet: range.subnet.clone(),
+        ip_range: range.ip_range.clone(),
+        gateway: range.gateway.clone(),
+        auxiliary_addresses: Some(hashed(&range.aux_addresses)).filter(|taken| !taken.is_empty()),
     });
     NetworkCreateRequest {
         name: name.to_owned(),
         driver: Some("bridge".to_owned()),
         internal: Some(network.internal),
-        ipam: (!network.subnets.is_empty()).then(|| Ipam {
+        enable_ipv6: network.enable_ipv6.then_some(true),
+        ipam: (!network.ipam.is_empty()).then(|| Ipam {
             config: Some(ranges.collect()),
             ..Ipam::default()
         }),

@@ -5,7 +5,9 @@ use serde_json::Value;
 
 use super::{answers, requests};
 use crate::engine::{ContainerRequest, Health, Labels, RunState};
-use crate::stack::{Attachment, Healthcheck, Mount, MountSource, Network, Service, Volume};
+use crate::stack::{
+    AddressRange, Attachment, Device, Healthcheck, Mount, MountSource, Network, Service, Volume,
+};
 use std::time::Duration;
 
 /// The same text for the same request: maps of the client library have no order.
@@ -43,7 +45,8 @@ fn mount(target: &str, source: MountSource, read_only: bool) -> Mount {
     }
 }
 
-/// A service that sets every field the model has.
+/// A service that sets every field the model has: a new field does not compile until it is here.
+#[expect(clippy::too_many_lines, reason = "one value")]
 fn full_service() -> Service {
     Service {
         image: "postgres:17".to_owned(),
@@ -59,6 +62,7 @@ fn full_service() -> Service {
             interval: Some(Duration::from_millis(500)),
             timeout: Some(Duration::from_secs(2)),
             start_period: Some(Duration::from_secs(1)),
+            start_interval: Some(Duration::from_millis(100)),
             retries: Some(7),
         }),
         mounts: vec![
@@ -66,6 +70,7 @@ fn full_service() -> Service {
                 "/data",
                 MountSource::Volume {
                     source: "pgdata".to_owned(),
+                    nocopy: true,
                 },
                 false,
             ),
@@ -82,6 +87,16 @@ fn full_service() -> Service {
                 MountSource::Tmpfs {
                     size: Some(1 << 20),
                     mode: Some(0o1777),
+                    options: Vec::new(),
+                },
+                false,
+            ),
+            mount(
+                "/run",
+                MountSource::Tmpfs {
+                    size: Some(1 << 20),
+                    mode: Some(0o1777),
+                    options: words(&["exec", "uid=70"]),
                 },
                 false,
             ),
@@ -92,13 +107,14 @@ fn full_service() -> Service {
                 Attachment {
                     aliases: words(&["db", "old-name"]),
                     ipv4_address: Some("10.9.0.5".to_owned()),
+                    ipv6_address: Some("fd00::5".to_owned()),
                 },
             ),
             (
                 "front".to_owned(),
                 Attachment {
                     aliases: words(&["db"]),
-                    ipv4_address: None,
+                    ..Attachment::default()
                 },
             ),
         ]),
@@ -123,7 +139,38 @@ fn full_service() -> Service {
         stdin_open: true,
         stop_signal: Some("SIGINT".to_owned()),
         stop_grace_period: Some(Duration::from_millis(1_500)),
-        ..Service::default()
+        cpu_shares: Some(512),
+        memswap_limit: Some(-1),
+        mem_swappiness: Some(10),
+        mem_reservation: Some(128 << 20),
+        oom_kill_disable: Some(true),
+        oom_score_adj: Some(-500),
+        ipc: Some("shareable".to_owned()),
+        pid: Some("host".to_owned()),
+        uts: Some("host".to_owned()),
+        userns_mode: Some("host".to_owned()),
+        cgroup: Some("private".to_owned()),
+        domainname: Some("example".to_owned()),
+        runtime: Some("runc".to_owned()),
+        devices: vec![Device {
+            source: "/dev/null".to_owned(),
+            target: "/dev/nothing".to_owned(),
+            permissions: "r".to_owned(),
+        }],
+        device_cgroup_rules: words(&["c 1:3 mr"]),
+        storage_opt: map(&[("size", "1G")]),
+        security_opt: words(&["no-new-privileges:true"]),
+        group_add: words(&["docker"]),
+        dns: words(&["10.0.0.53"]),
+        dns_search: words(&["example"]),
+        dns_opt: words(&["ndots:1"]),
+        // What the service needs of others, how it was made and who is asked for it
+        // is not said to the engine in this body, or is refused by `check_stack`.
+        depends_on: IndexMap::new(),
+        build: None,
+        replicas: None,
+        network_mode: None,
+        platform: None,
     }
 }
 
@@ -229,6 +276,7 @@ fn a_volume_or_network_that_was_not_made_is_an_error() {
     let mut service = full_service();
     service.mounts[0].source = MountSource::Volume {
         source: "else".to_owned(),
+        nocopy: false,
     };
     let error = try_creation(&service, None).unwrap_err();
     assert_eq!(
@@ -242,15 +290,22 @@ fn networks_and_volumes_carry_labels_and_options() {
     let labels = map(&[("nightsweep.run", "r1")]);
     let network = Network {
         internal: true,
-        subnets: words(&["10.9.0.0/24"]),
+        enable_ipv6: true,
+        ipam: vec![AddressRange {
+            subnet: Some("10.9.0.0/24".to_owned()),
+            gateway: Some("10.9.0.254".to_owned()),
+            ..AddressRange::default()
+        }],
         driver_opts: map(&[("com.docker.network.driver.mtu", "1400")]),
     };
     insta::assert_snapshot!(json(&requests::network("ns-n", &network, &labels)), @r#"
     {
       "Driver": "bridge",
+      "EnableIPv6": true,
       "IPAM": {
         "Config": [
           {
+            "Gateway": "10.9.0.254",
             "Subnet": "10.9.0.0/24"
           }
         ]

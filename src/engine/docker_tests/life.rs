@@ -215,6 +215,7 @@ async fn a_container_gets_what_its_service_says() {
         source: MountSource::Tmpfs {
             size: Some(1 << 20),
             mode: Some(0o700),
+            options: Vec::new(),
         },
         read_only: false,
     });

@@ -149,7 +149,7 @@ pub(super) fn shell(script: &str) -> Service {
 pub(super) fn attachment(aliases: &[&str]) -> Attachment {
     Attachment {
         aliases: aliases.iter().map(|alias| (*alias).to_owned()).collect(),
-        ipv4_address: None,
+        ..Attachment::default()
     }
 }
 
@@ -183,12 +183,14 @@ pub(super) fn stack() -> Stack {
         interval: Some(Duration::from_millis(200)),
         timeout: Some(Duration::from_secs(5)),
         start_period: None,
+        start_interval: None,
         retries: Some(20),
     });
     db.mounts.push(Mount {
         target: "/data".to_owned(),
         source: MountSource::Volume {
             source: "data".to_owned(),
+            nocopy: false,
         },
         read_only: false,
     });

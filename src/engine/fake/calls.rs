@@ -88,10 +88,11 @@ impl Engine for FakeEngine {
                 .mounts
                 .iter()
                 .filter_map(|mount| match &mount.source {
-                    MountSource::Volume { source } => request.volumes.get(source).cloned(),
+                    MountSource::Volume { source, .. } => request.volumes.get(source).cloned(),
                     MountSource::Anonymous
                     | MountSource::Bind { .. }
-                    | MountSource::Tmpfs { .. } => None,
+                    | MountSource::Tmpfs { .. }
+                    | MountSource::Content { .. } => None,
                 });
             made.uses = networks.iter().cloned().chain(volumes).collect();
             let scripted = state.behaviours.get(&service_name).and_then(|b| b.address);

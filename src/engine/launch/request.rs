@@ -6,7 +6,7 @@ use std::time::Duration;
 use indexmap::{IndexMap, IndexSet};
 
 use super::LaunchError;
-use crate::engine::{ContainerId, HostFacts, ImageFacts, Proof, ReadyProbe};
+use crate::engine::{ContainerId, HostFacts, ImageFacts, Proof, ReadyProbe, check_stack};
 use crate::stack::{Condition, Healthcheck, Service, Stack};
 
 /// The place in the stack that load is sent to.
@@ -124,6 +124,9 @@ pub(super) fn check(launch: &Launch<'_>) -> Result<(), LaunchError> {
             problem,
         })
     };
+    if let Err(unsupported) = check_stack(launch.stack) {
+        return unusable(launch.subject, unsupported.to_string());
+    }
     if !services.contains_key(launch.subject) {
         return unusable(
             launch.subject,

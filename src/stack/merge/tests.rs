@@ -106,6 +106,58 @@ fn services_merge_as_compose_merges_them() {
         ("{cap_add: [A]}", "{cap_add: [A, B]}", "{cap_add:[A B]}"),
         ("{tmpfs: /a}", "{tmpfs: [/b, /a]}", "{tmpfs:[/a /b]}"),
         (
+            "{tmpfs: ['/a:size=1m']}",
+            "{tmpfs: ['/a:size=2m']}",
+            "{tmpfs:[/a:size=2m]}",
+        ),
+        (
+            "{devices: ['/dev/a:/dev/x']}",
+            "{devices: ['/dev/b:/dev/x:r']}",
+            "{devices:[/dev/b:/dev/x:r]}",
+        ),
+        (
+            "{build: ./a}",
+            "{build: {target: t}}",
+            "{build:{context:./a target:t}}",
+        ),
+        (
+            "{build: {context: a, args: {X: 1, Y: 2}}}",
+            "{build: {context: b, args: [Y=3, Z]}}",
+            "{build:{context:b args:{X:1 Y:3 Z:~}}}",
+        ),
+        (
+            "{build: {context: a, tags: [x]}}",
+            "{build: {tags: [y, x]}}",
+            "{build:{context:a tags:[x y]}}",
+        ),
+        ("{build: a}", "{build: !reset null, image: b}", "{image:b}"),
+        (
+            "{deploy: {replicas: 2}}",
+            "{deploy: {replicas: 8}, scale: 8}",
+            "{deploy:{replicas:8} scale:8}",
+        ),
+        (
+            "{dns: 1.1.1.1}",
+            "{dns: [8.8.8.8, 1.1.1.1]}",
+            "{dns:[1.1.1.1 8.8.8.8]}",
+        ),
+        (
+            "{extra_hosts: {a: 1}}",
+            "{extra_hosts: {a: 2, b: 3}}",
+            "{extra_hosts:{a:2 b:3}}",
+        ),
+        (
+            "{depends_on: {a: {condition: service_started}}}",
+            "{depends_on: !override {b: {condition: service_healthy}}}",
+            "{depends_on:{b:{condition:service_healthy}}}",
+        ),
+        (
+            "{links: [a, 'b:c']}",
+            "{links: ['b:c', d]}",
+            "{links:[a b:c d]}",
+        ),
+        ("{init: true}", "{init: false}", "{init:false}"),
+        (
             "{env_file: a.env}",
             "{env_file: [b.env, a.env]}",
             "{env_file:[a.env b.env]}",
@@ -197,7 +249,7 @@ fn values_of_different_forms_do_not_merge() {
     assert_eq!(
         problems,
         [
-            "c.yaml:1:10: a list cannot be merged with a map at c.yaml:1:10\n  hint: write both in the same form, or tag this one `!override`"
+            "c.yaml:1:10: deploy: a list cannot be merged with a map at c.yaml:1:10\n  hint: write both in the same form, or tag this one `!override`"
         ]
     );
 }

@@ -1,6 +1,8 @@
 //! Files to stacks: what is started, what is refused, what is said.
 
+mod fuzz;
 mod keys;
+mod real;
 mod started;
 mod values;
 mod volumes;

@@ -39,6 +39,7 @@ pub(super) fn with_healthcheck(mut service: Service) -> Service {
         interval: None,
         timeout: None,
         start_period: None,
+        start_interval: None,
         retries: None,
     });
     service

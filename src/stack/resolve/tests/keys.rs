@@ -150,15 +150,14 @@ fn limits_that_no_engine_takes_are_refused() {
         ("pids_limit: 0", "`0` is not a count"),
         ("cpuset: a-b", "`a-b` is not a list of CPUs"),
         ("cpuset: 3-1", "`3-1` is not a list of CPUs"),
-        ("scale: 2", "2 replicas (allowed: 1) is not yet supported"),
+        ("scale: -1", "`-1` is out of range (allowed: 0 to 1000)"),
+        ("deploy: {replicas: two}", "`two` is not a whole number"),
         (
-            "deploy: {replicas: 0}",
-            "0 replicas (allowed: 1) is not yet supported",
+            "deploy: {mode: replicated-job}",
+            "a mode other than `replicated` and `global` is not yet supported",
         ),
-        (
-            "deploy: {mode: global}",
-            "a mode other than `replicated` is not yet supported",
-        ),
+        ("mem_swappiness: 101", "out of range (allowed: 0 to 100)"),
+        ("memswap_limit: 64m", "needs `mem_limit` beside it"),
     ] {
         let problems = Case::app(&format!("image: a\n{line}")).problems();
         assert!(problems[0].contains(what), "{line}: {problems:?}");
@@ -177,13 +176,13 @@ fn limits_that_no_engine_takes_are_refused() {
 #[test]
 fn nothing_is_ignored_without_a_word() {
     assert_eq!(
-        Case::app("image: a\ngpus: all\ndepends: [b]\nimagee: x\nx-own: 1\nnetwork_mode: host")
+        Case::app("image: a\ngpus: all\ndepends: [b]\nimagee: x\nx-own: 1\nnetwork_mode: odd")
             .problems(),
         [
             "compose.yaml:4:5: services.app.gpus: this key is not yet supported",
             "compose.yaml:5:5: services.app.depends: there is no such key\n  hint: did you mean `depends_on`?",
             "compose.yaml:6:5: services.app.imagee: there is no such key\n  hint: did you mean `image`?",
-            "compose.yaml:8:5: services.app.network_mode: `host` (allowed: none) is not yet supported",
+            "compose.yaml:8:19: services.app.network_mode: `odd` is not a mode (allowed: none, host, bridge, service:NAME)",
         ]
     );
     let stack = Case::app("image: a\nbuild: .\nports: ['1:1']\nrestart: always\nlogging: {driver: x}\nexpose: [1]\npull_policy: always\ncontainer_name: c\ndeploy: {restart_policy: {condition: any}}").stack();
@@ -199,8 +198,8 @@ fn nothing_is_ignored_without_a_word() {
             "services.app.restart, services.app.deploy.restart_policy",
             "services.app.logging",
             "services.app.pull_policy",
-            "services.app.container_name",
             "services.app.build",
+            "services.app.container_name",
         ]
     );
     assert!(
@@ -230,7 +229,10 @@ fn networks_carry_the_names_a_service_answers_to() {
             .as_deref(),
         Some("10.9.0.5")
     );
-    assert_eq!(stack.networks["default"].subnets, ["10.9.0.0/24"]);
+    assert_eq!(
+        stack.networks["default"].ipam[0].subnet.as_deref(),
+        Some("10.9.0.0/24")
+    );
     assert!(stack.services["app"].depends_on.contains_key("db"));
     let alone = &stack.services["alone"];
     assert!(alone.networks.is_empty() && alone.network_mode.as_deref() == Some("none"));
@@ -241,8 +243,12 @@ fn networks_that_cannot_be_are_refused() {
     for (lines, what) in [
         ("networks: [x]", "networks.x: this network is not declared"),
         (
-            "network_mode: 'service:db'",
-            "`service:db` (allowed: none) is not yet supported",
+            "network_mode: 'container:db'",
+            "`container:db` is a container outside the stack",
+        ),
+        (
+            "network_mode: 'service:dbb'",
+            "services.app.network_mode.dbb: there is no such service",
         ),
         ("network_mode: odd", "`odd` is not a mode"),
         (
@@ -309,22 +315,32 @@ fn images_are_references() {
         "host/a/b:t",
         "a@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
     ] {
-        let case = Case::app(&format!("image: {image}"));
-        if image.contains("/Ns/") {
-            assert_eq!(case.problems().len(), 1);
-        } else {
-            assert_eq!(case.service().image, image);
-        }
+        let stack = Case::app(&format!("image: {image}")).stack();
+        assert_eq!(stack.services["app"].image, image);
+        assert_eq!(stack.warnings.len(), usize::from(image.contains("/Ns/")));
     }
-    for image in ["'a:'", "':1'", "'a b'", "A", "a//b", "{$IMAGE}", "''"] {
-        assert_eq!(
-            Case::app(&format!("image: {image}")).problems().len(),
-            1,
+    // Compose takes them; whoever launches them will not.
+    for image in ["'a:'", "':1'", "'a b'", "A", "a//b", "'a:|1|'"] {
+        let stack = Case::app(&format!("image: {image}")).stack();
+        assert!(
+            stack.warnings[0].contains("is not an image reference"),
             "{image}"
         );
     }
-    assert!(Case::app("build: .").problems()[0].contains("building an image is not supported"));
-    assert!(Case::app("cpus: 1").problems()[0].contains("services.app: has no `image`"));
+    for image in ["{$IMAGE}", "''", "'a:${NONE}'", "'${NONE}'", ""] {
+        let problems = Case::app(&format!("image: {image}")).problems();
+        assert_eq!(problems.len(), 1, "{image}: {problems:?}");
+    }
+    assert_eq!(
+        Case::app("image: a:${TAG}").problems(),
+        [
+            "compose.yaml:3:12: services.app.image: `a:` is not an image reference such as postgres:17\n  hint: give `TAG` a value"
+        ]
+    );
+    assert!(
+        Case::app("cpus: 1").problems()[0]
+            .contains("services.app: has neither `image` nor `build`")
+    );
 }
 
 #[test]

@@ -122,13 +122,13 @@ fn a_long_chain_of_services_is_no_danger() {
 
 #[test]
 fn a_broken_service_matters_only_where_it_is_started() {
-    let text = "services:\n  app: {image: a}\n  broken: {build: ., cpus: -1, gpus: all}\n";
+    let text = "services:\n  app: {image: a}\n  broken: {images: x, cpus: -1, gpus: all}\n";
     let stack = Case::new(text).roots(&["app"]).stack();
     assert_eq!(stack.not_started, ["broken"]);
     assert_eq!(stack.warnings.len(), 1);
     assert!(stack.warnings[0].contains("the service `broken` is not started; it could not be: "));
-    assert!(stack.warnings[0].ends_with("(and 2 more)"));
-    assert_eq!(Case::new(text).problems().len(), 3);
+    assert!(stack.warnings[0].ends_with("(and 3 more)"));
+    assert_eq!(Case::new(text).problems().len(), 4);
 }
 
 #[test]

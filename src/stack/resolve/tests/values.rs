@@ -121,14 +121,25 @@ fn an_unset_name_is_said_once_and_only_where_it_matters() {
 }
 
 #[test]
+fn one_mistake_that_services_share_is_said_once() {
+    let case = Case::new(
+        "x-env: &env {A: '${A:?needed}', B: [1]}\nservices:\n  app: {image: a, environment: *env}\n  db: {image: b, environment: *env}\n",
+    );
+    let problems = case.problems();
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    assert!(problems[0].starts_with("compose.yaml:1:17: services.app.environment.A: required"));
+    assert!(problems[1].starts_with("compose.yaml:1:36: services.app.environment.B: must be"));
+}
+
+#[test]
 fn faulty_variables_are_said_once_with_their_place() {
     let case = Case::app("image: ${TAG?which}\ncpus: ${cpus\ncommand: \"a ${}\"");
     assert_eq!(
         case.problems(),
         [
-            "compose.yaml:3:12: required variable `TAG` has no value: which\n  hint: set `TAG` in the environment or in .env, or make it an axis or a derived value",
-            "compose.yaml:4:11: `${` without its `}`\n  hint: write `$$` for a dollar that is meant as one",
-            "compose.yaml:5:17: `${` must be followed by a name of letters, digits and `_`\n  hint: write `$$` for a dollar that is meant as one",
+            "compose.yaml:3:12: services.app.image: required variable `TAG` has no value: which\n  hint: set `TAG` in the environment or in .env, or make it an axis or a derived value",
+            "compose.yaml:4:11: services.app.cpus: `${` without its `}`\n  hint: write `$$` for a dollar that is meant as one",
+            "compose.yaml:5:17: services.app.command: `${` must be followed by a name of letters, digits and `_`\n  hint: write `$$` for a dollar that is meant as one",
         ]
     );
 }

@@ -23,6 +23,7 @@ fn volumes_in_every_form() {
     let stack = case.stack();
     let named = || MountSource::Volume {
         source: "data".into(),
+        nocopy: false,
     };
     let bind = |path: &str| MountSource::Bind {
         source: case.path().join(path),
@@ -38,7 +39,8 @@ fn volumes_in_every_form() {
                 "/t",
                 MountSource::Tmpfs {
                     size: Some(1 << 20),
-                    mode: None
+                    mode: None,
+                    options: Vec::new(),
                 },
                 false
             ),
@@ -48,7 +50,8 @@ fn volumes_in_every_form() {
                 "/run",
                 MountSource::Tmpfs {
                     size: Some(64 << 20),
-                    mode: Some(0o1777)
+                    mode: Some(0o1777),
+                    options: Vec::new(),
                 },
                 false
             ),
@@ -145,11 +148,13 @@ fn mounts_that_cannot_be_are_refused() {
     for (volume, what) in [
         ("./none:/x:ro", "does not exist on this host"),
         ("nowhere:/x", "the volume `nowhere` is not declared"),
-        ("${NONE}:/x", "has an empty source"),
+        (
+            "${NONE}:/x",
+            "`:/x` has an empty source: `NONE` has no value",
+        ),
         ("/x:rel", "the target `rel` must be an absolute path"),
         ("a:b:c:d", "is not source:target:mode"),
         ("d:/x:rx", "`rx` is not a mode"),
-        ("d:/x:nocopy", "the mode `nocopy` is not yet supported"),
         ("~other/x:/x:ro", "`~name` is not supported"),
         ("~/x:/x:ro", "needs HOME"),
     ] {
@@ -160,9 +165,10 @@ fn mounts_that_cannot_be_are_refused() {
         assert_eq!(problems.len(), 1, "{volume}: {problems:?}");
         assert!(problems[0].contains(what), "{volume}: {problems:?}");
     }
-    let problems = Case::app("image: a\nvolumes: [/x]\ntmpfs: [/x/, '/y:exec']").problems();
+    let problems = Case::app("image: a\nvolumes: [/x]\ntmpfs: [/x/, '/y:odd']").problems();
     assert!(
-        problems[0].contains("`/x/` is mounted twice") && problems[1].contains("`exec` is not yet"),
+        problems[0].contains("`/x/` is mounted twice")
+            && problems[1].contains("`odd` is not an option of a tmpfs"),
         "{problems:?}"
     );
 }

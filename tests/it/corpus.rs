@@ -1,0 +1,354 @@
+//! Compose files of other people's projects through the resolver.
+//!
+//! The files are not part of the repository. `NIGHTSWEEP_CORPUS` names a folder
+//! with one subfolder per entry and an `INDEX.tsv` whose first, second and last
+//! columns are the subfolder, the Compose file in it, and `complete` or
+//! `override or fragment of NN`, `NN` being the number of the entry below it.
+//! Without the variable nothing runs, and the test says so.
+//!
+//! A fixture carries the Compose files alone. What they refer to beside them
+//! (env files, bind sources, config files) is made in a scratch copy, paths of
+//! another host are moved there, and what a service may write to is listed as
+//! shared, as its owner would: the rules stay as strict as they are for a user.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use indexmap::IndexMap;
+use nightsweep::problem::{Problem, Problems};
+use nightsweep::stack::{ComposeFiles, Condition, Resolution, ResolveRequest, Stack};
+
+/// Names the folder with the corpus.
+const VARIABLE: &str = "NIGHTSWEEP_CORPUS";
+
+/// More rounds of supplying what is missing than any entry needs.
+const MOST_ROUNDS: usize = 200;
+
+/// Why a file cannot be resolved, whoever reads it, by words of the message.
+const REASONS: [(&str, &str); 8] = [
+    ("required variable `", "a variable without a value"),
+    ("has no value", "a variable without a value"),
+    ("have no value", "a variable without a value"),
+    ("is not name:address", "a variable without a value"),
+    ("must be a text, not a map", "a map where a text belongs"),
+    ("is not declared", "nowhere declared"),
+    ("there is no such service", "nowhere declared"),
+    ("has neither `image` nor `build`", "neither image nor build"),
+];
+
+/// One line of the index.
+struct Entry {
+    folder: String,
+    file: String,
+    /// Number of the entry it is merged over.
+    base: Option<String>,
+}
+
+impl Entry {
+    fn all(corpus: &Path) -> Vec<Self> {
+        let index = std::fs::read_to_string(corpus.join("INDEX.tsv")).unwrap();
+        let entry = |line: &str| {
+            let columns: Vec<&str> = line.split('\t').collect();
+            let base = columns.last().unwrap().rsplit_once(" of ");
+            Self {
+                folder: columns[0].to_owned(),
+                file: columns[1].to_owned(),
+                base: base.map(|(_, number)| number.trim().to_owned()),
+            }
+        };
+        index.lines().skip(1).map(entry).collect()
+    }
+
+    fn number(&self) -> &str {
+        self.folder.split('_').next().unwrap()
+    }
+}
+
+/// A scratch copy of an entry that grows what it lacks.
+struct Bench {
+    scratch: tempfile::TempDir,
+    paths: Vec<PathBuf>,
+    shared: Vec<String>,
+    variables: BTreeMap<String, String>,
+    /// Whether variables without a value get one.
+    gives_values: bool,
+    n_made: usize,
+}
+
+impl Bench {
+    fn new(corpus: &Path, entry: &Entry, entries: &[Entry]) -> Self {
+        let scratch = tempfile::tempdir().unwrap();
+        let below = entry.base.as_ref().map(|number| {
+            let is_it = |other: &&Entry| other.number() == number;
+            entries.iter().find(is_it).expect("the index has the base")
+        });
+        let mut paths = Vec::new();
+        for layer in below.into_iter().chain([entry]) {
+            copy_tree(&corpus.join(&layer.folder), scratch.path());
+            paths.push(scratch.path().join(&layer.file));
+        }
+        // What every shell has.
+        let folder = paths[0].parent().unwrap().display().to_string();
+        let home = scratch.path().join("home").display().to_string();
+        let variables = BTreeMap::from([("HOME".into(), home), ("PWD".into(), folder)]);
+        Self {
+            scratch,
+            paths,
+            shared: Vec::new(),
+            variables,
+            gives_values: false,
+            n_made: 0,
+        }
+    }
+
+    fn attempt(&self, profiles: &[&str]) -> Result<Resolution, Problems> {
+        let profiles: Vec<String> = profiles.iter().map(ToString::to_string).collect();
+        ComposeFiles::read(&self.paths)?.resolve(&ResolveRequest {
+            cell: &IndexMap::new(),
+            environment: &self.variables,
+            roots: &[],
+            profiles: &profiles,
+            shared: &self.shared,
+        })
+    }
+
+    /// Resolves again and again, supplying what is missing, until nothing more can be.
+    fn settle(&mut self, profiles: &[&str]) -> Result<Resolution, Problems> {
+        let mut result = self.attempt(profiles);
+        for _ in 0..MOST_ROUNDS {
+            let Err(problems) = &result else { break };
+            let mut has_helped = false;
+            for problem in &problems.0 {
+                has_helped |= self.supply(problem);
+            }
+            if !has_helped {
+                break;
+            }
+            result = self.attempt(profiles);
+        }
+        result
+    }
+
+    /// Makes what a problem says is missing; whether that was possible.
+    fn supply(&mut self, problem: &Problem) -> bool {
+        let message = &problem.message;
+        let words: Vec<&str> = message.split('`').collect();
+        if message.contains("writable_mount: ") {
+            let shared = words[3].to_owned();
+            let is_new = !self.shared.contains(&shared);
+            self.shared.push(shared);
+            return is_new;
+        }
+        if let Some(name) = variable_of(problem) {
+            let stands_for_a_port = message.contains("is not a port");
+            let value = if stands_for_a_port {
+                "8080".to_owned()
+            } else {
+                self.scratch.path().join("value").display().to_string()
+            };
+            return self.gives_values && self.variables.insert(name, value).is_none();
+        }
+        let is_missing = [
+            "does not exist on this host",
+            "cannot be read",
+            "is not a file of",
+        ];
+        let is_missing = is_missing.iter().any(|words| message.contains(words));
+        let path = Path::new(words.get(1).copied().unwrap_or_default());
+        if !is_missing || path.exists() || !path.is_absolute() {
+            return false;
+        }
+        if path.starts_with(self.scratch.path()) {
+            make(path);
+            self.n_made += 1;
+            true
+        } else {
+            self.move_here(problem, path)
+        }
+    }
+
+    /// Points one line of the copy to a path below the scratch folder.
+    fn move_here(&mut self, problem: &Problem, path: &Path) -> bool {
+        let file = &problem.location.file;
+        let text = std::fs::read_to_string(file).unwrap();
+        let here = self
+            .scratch
+            .path()
+            .join("host")
+            .join(path.strip_prefix("/").unwrap());
+        let (from, to) = (path.display().to_string(), here.display().to_string());
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        let line = &mut lines[problem.location.line - 1];
+        if !line.contains(&from) || line.contains(&to) {
+            return false;
+        }
+        *line = line.replacen(&from, &to, 1);
+        std::fs::write(file, lines.join("\n")).unwrap();
+        true
+    }
+}
+
+/// The variable without a value that a problem names.
+fn variable_of(problem: &Problem) -> Option<String> {
+    let message = &problem.message;
+    let hint = problem.hint.as_deref().unwrap_or_default();
+    let name = if let Some((_, rest)) = message.split_once("required variable `") {
+        rest.split('`').next()
+    } else if message.ends_with("` has no value") || message.ends_with("` have no value") {
+        message.rsplit('`').nth(1)
+    } else if hint.starts_with("give `") {
+        hint.split('`').nth(1)
+    } else {
+        None
+    };
+    name.map(str::to_owned)
+}
+
+/// A file at a path; a folder above it may have been made as a file before.
+fn make(path: &Path) {
+    let folder = path.parent().unwrap();
+    for above in folder.ancestors().filter(|above| above.is_file()) {
+        std::fs::remove_file(above).unwrap();
+    }
+    std::fs::create_dir_all(folder).unwrap();
+    std::fs::write(path, "").unwrap();
+}
+
+fn copy_tree(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_tree(&entry.path(), &target);
+        } else {
+            // Not `copy`, which would hand on that the file is read only.
+            std::fs::write(target, std::fs::read(entry.path()).unwrap()).unwrap();
+        }
+    }
+}
+
+/// The reasons of all problems; one that is none of the known ones as it is.
+fn reasons(problems: &Problems) -> BTreeSet<String> {
+    let reason = |problem: &Problem| {
+        let hint = problem.hint.as_deref().unwrap_or_default();
+        let known = REASONS
+            .iter()
+            .find(|(words, _)| problem.message.contains(words) || hint.ends_with(words));
+        known.map_or_else(|| problem.to_string(), |(_, reason)| (*reason).to_owned())
+    };
+    problems.0.iter().map(reason).collect()
+}
+
+fn corpus() -> Option<PathBuf> {
+    let corpus = std::env::var_os(VARIABLE).map(PathBuf::from);
+    if corpus.is_none() {
+        println!("not run: {VARIABLE} names no folder");
+    }
+    corpus
+}
+
+/// One line of the table, and the first problem in full below it.
+fn report(entry: &Entry, bench: &Bench, result: &Result<Resolution, Problems>) {
+    let name = &entry.folder;
+    match result {
+        Ok(resolution) => {
+            let stack = &resolution.stack;
+            println!(
+                "{name:<46} ok    {:>8} {:>8} {:>4} {:>6}",
+                stack.services.len(),
+                stack.warnings.len(),
+                bench.n_made,
+                bench.shared.len()
+            );
+        }
+        Err(problems) => {
+            let reasons: Vec<String> = reasons(problems).into_iter().collect();
+            println!(
+                "{name:<46} fails {:>8}  {}",
+                problems.0.len(),
+                reasons.join("; ")
+            );
+            let scratch = format!("{}/", bench.scratch.path().display());
+            let first = problems.0[0].to_string().replace(&scratch, "");
+            println!("    {}", first.lines().next().unwrap_or_default());
+        }
+    }
+}
+
+#[test]
+fn every_file_of_the_corpus_resolves_or_cannot_for_one_reason() {
+    let Some(corpus) = corpus() else { return };
+    let entries = Entry::all(&corpus);
+    assert!(!entries.is_empty());
+    println!("{:<46} result services warnings made shared", "entry");
+    let (mut n_resolved, mut n_with_values) = (0, 0);
+    for entry in &entries {
+        let mut bench = Bench::new(&corpus, entry, &entries);
+        let result = bench.settle(&["*"]);
+        report(entry, &bench, &result);
+        let Err(problems) = result else {
+            n_resolved += 1;
+            continue;
+        };
+        let known: Vec<&str> = REASONS.iter().map(|(_, reason)| *reason).collect();
+        for reason in reasons(&problems) {
+            assert!(
+                known.contains(&reason.as_str()),
+                "{}: {reason}",
+                entry.folder
+            );
+        }
+        // With values for its variables it resolves, or one reason remains.
+        bench.gives_values = true;
+        match bench.settle(&["*"]) {
+            Ok(_) => {
+                n_with_values += 1;
+                println!("    resolves once its variables have values");
+            }
+            Err(problems) => {
+                let reasons = reasons(&problems);
+                assert_eq!(reasons.len(), 1, "{}: {reasons:?}", entry.folder);
+                println!("    remains: {}", reasons.first().unwrap());
+            }
+        }
+    }
+    println!(
+        "{} entries: {n_resolved} resolve, {n_with_values} more with values for their variables, {} cannot",
+        entries.len(),
+        entries.len() - n_resolved - n_with_values
+    );
+}
+
+/// The first two entries: the benchmark of a FHIR server's vendor and its override.
+#[test]
+fn the_reference_benchmark_of_the_corpus_has_its_limits_order_and_replicas() {
+    let Some(corpus) = corpus() else { return };
+    let entries = Entry::all(&corpus);
+    let stack_of = |index: usize, profiles: &[&str]| -> Stack {
+        let mut bench = Bench::new(&corpus, &entries[index], &entries);
+        bench.settle(profiles).unwrap().stack
+    };
+    let gibibytes = |count: u64| Some(count << 30);
+    let stack = stack_of(1, &[]);
+    assert_eq!(stack.not_started, ["k6"]);
+    let (subject, database) = (&stack.services["aidbox"], &stack.services["postgres"]);
+    assert_eq!((subject.cpus, subject.mem_limit), (Some(8.0), gibibytes(3)));
+    assert_eq!(
+        (database.cpus, database.mem_limit),
+        (Some(8.0), gibibytes(30))
+    );
+    assert_eq!(stack.services["medplum"].replicas, Some(8));
+    assert_eq!(
+        stack.services["microsoft"].depends_on["mssql-tune"].condition,
+        Condition::ServiceCompletedSuccessfully
+    );
+    assert_eq!(
+        stack.services["mssql-tune"].depends_on["mssql"].condition,
+        Condition::ServiceHealthy
+    );
+    let alone = stack_of(0, &["donotstart"]);
+    assert!(alone.not_started.is_empty());
+    assert_eq!(alone.services["aidbox"].mem_limit, gibibytes(24));
+    assert!(alone.services.contains_key("k6"));
+}
