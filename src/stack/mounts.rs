@@ -173,6 +173,11 @@ fn long(field: &Field<'_>, notes: &mut Notes) -> Option<Draft> {
         return None;
     };
     let kind = text_of(field, "type", notes).unwrap_or_else(|| "volume".to_owned());
+    for section in ["bind", "volume", "tmpfs"] {
+        if let (Some(options), true) = (field.get(section), section != kind) {
+            options.problem(notes, format_args!("says nothing of the type `{kind}`"));
+        }
+    }
     let source = match (kind.as_str(), source) {
         ("bind", Some(path)) => Source::Bind(path),
         ("bind", None) => {
@@ -300,6 +305,9 @@ fn is_absolute(target: &str, field: &Field<'_>, notes: &mut Notes) -> bool {
 fn checked(service: &mut ServiceReader<'_>, field: &Field<'_>, draft: Draft) -> Option<Mount> {
     if !is_absolute(&draft.target, field, &mut service.notes) {
         return None;
+    }
+    if draft.nocopy && !matches!(draft.source, Source::Named(_)) {
+        field.problem(&mut service.notes, "`nocopy` is for named volumes only");
     }
     let source = match draft.source {
         Source::Other(source) => source,

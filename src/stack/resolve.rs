@@ -361,7 +361,7 @@ fn in_order(problems: Vec<Problem>) -> Vec<Problem> {
         let what = problem
             .message
             .split_once(": ")
-            .map_or("", |(_, what)| what);
+            .map_or(&*problem.message, |(_, what)| what);
         if !said.insert((problem.location.clone(), what.to_owned())) {
             continue;
         }

@@ -26,6 +26,34 @@ services:
 volumes: {data: }
 ";
 
+const WORKLOAD: &str = r#"
+[[step]]
+name = "home"
+method = "GET"
+path = "/"
+"#;
+
+const MATRIX: &str = r#"format = 1
+[sweep]
+name = "s"
+stack = ["compose.yaml"]
+subject = "app"
+tier = "cpus"
+[axes]
+cpus = [0.5, 1]
+[derived]
+threads = "round(cpus * 4)"
+[load]
+workload = "workload.toml"
+target = "http://app:8080"
+[[phase]]
+name = "stress"
+window = true
+answers = "capacity"
+closed = { users = 4 }
+duration = "5s"
+"#;
+
 fn sandbox() -> Sandbox {
     let sandbox = Sandbox::new();
     sandbox.write("compose.yaml", COMPOSE);
@@ -169,16 +197,36 @@ fn later_files_win_and_problems_end_with_code_2() {
 }
 
 #[test]
-fn a_cell_of_a_matrix_brings_its_values() {
+fn check_refuses_what_no_launch_can_do_and_stack_only_says_it() {
     let sandbox = sandbox();
-    sandbox.write(
-        "workload.toml",
-        "[[step]]\nname = \"home\"\nmethod = \"GET\"\npath = \"/\"\n",
-    );
+    sandbox.write("more.yaml", "services: {app: {deploy: {replicas: 3}}}\n");
+    sandbox.write("workload.toml", WORKLOAD);
     sandbox.write(
         "matrix.toml",
-        "format = 1\n[sweep]\nname = \"s\"\nstack = [\"compose.yaml\"]\nsubject = \"app\"\ntier = \"cpus\"\n[axes]\ncpus = [0.5, 1]\n[derived]\nthreads = \"round(cpus * 4)\"\n[load]\nworkload = \"workload.toml\"\ntarget = \"http://app:8080\"\n[[phase]]\nname = \"stress\"\nwindow = true\nanswers = \"capacity\"\nclosed = { users = 4 }\nduration = \"5s\"\n",
+        &MATRIX.replace("\"compose.yaml\"", "\"compose.yaml\", \"more.yaml\""),
     );
+    let ended = sandbox.run(&["check"]).exits(2);
+    assert!(
+        ended
+            .stderr
+            .contains("services.app.replicas: 3 replicas (allowed: 1) is not yet supported"),
+        "{}",
+        ended.stderr
+    );
+    let ended = sandbox.run(&["stack"]).exits(0);
+    assert!(ended.stdout.contains("replicas: 3"), "{}", ended.stdout);
+    assert!(
+        ended
+            .stdout
+            .contains("# cannot be launched: services.app.replicas")
+    );
+}
+
+#[test]
+fn a_cell_of_a_matrix_brings_its_values() {
+    let sandbox = sandbox();
+    sandbox.write("workload.toml", WORKLOAD);
+    sandbox.write("matrix.toml", MATRIX);
     let ended = sandbox
         .run(&["stack", "--cell", "cpus-1", "--explain"])
         .exits(0);

@@ -11,7 +11,7 @@ use crate::engine::{
     ProofError, RunState, TargetPath, check_limits, clean, collect_logs, differences,
     read_kernel_limits, snapshot, watch_exits,
 };
-use crate::stack::{Mount, MountSource, Network};
+use crate::stack::{Device, Mount, MountSource, Network};
 
 #[tokio::test]
 async fn a_stack_is_launched_proved_watched_and_removed_and_a_bystander_stays() {
@@ -220,6 +220,22 @@ async fn a_container_gets_what_its_service_says() {
         read_only: false,
     });
     app.mounts.push(Mount {
+        target: "/runnable".to_owned(),
+        source: MountSource::Tmpfs {
+            size: Some(2 << 20),
+            mode: None,
+            options: vec!["exec".to_owned()],
+        },
+        read_only: false,
+    });
+    app.devices.push(Device {
+        source: "/dev/zero".to_owned(),
+        target: "/dev/nought".to_owned(),
+        permissions: "r".to_owned(),
+    });
+    app.domainname = Some("example".to_owned());
+    app.oom_score_adj = Some(77);
+    app.mounts.push(Mount {
         target: "/scratch".to_owned(),
         source: MountSource::Anonymous,
         read_only: false,
@@ -236,6 +252,9 @@ async fn a_container_gets_what_its_service_says() {
     let script = "busybox hostname; busybox pwd; echo $LEVEL; ulimit -n; \
         busybox cat /proc/sys/net/core/somaxconn; busybox grep -c somewhere /etc/hosts; \
         busybox grep -o 'shm .*' /proc/mounts; busybox grep ' /mem ' /proc/mounts; \
+        busybox cp /bin/busybox /runnable/; /runnable/busybox echo runs; \
+        busybox head -c 1 /dev/nought | busybox wc -c; busybox cat /proc/1/oom_score_adj; \
+        busybox cat /proc/sys/kernel/domainname; \
         echo x > /host-hosts || echo read-only; busybox cat /proc/1/comm; \
         busybox nslookup in-back >/dev/null && echo alias";
     let command = ["/bin/sh", "-c", script].map(str::to_owned);
@@ -247,6 +266,7 @@ async fn a_container_gets_what_its_service_says() {
         "box\n/tmp\n7 of 9\n333\n321\n1\n",
         "size=32768k",
         "size=1024k,mode=700",
+        "runs\n1\n77\nexample\n",
         "read-only\n",
         "docker-init\n",
         "alias\n",

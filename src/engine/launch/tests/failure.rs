@@ -262,7 +262,10 @@ async fn limits_that_are_not_those_planned_fail_the_launch() {
 #[tokio::test(start_paused = true)]
 async fn contradictions_of_the_stack_are_found_before_anything_is_created() {
     type Change = fn(&mut Stack);
-    let cases: [(&str, Change); 4] = [
+    let cases: [(&str, Change); 5] = [
+        ("services.cache.replicas: 3 replicas", |stack| {
+            stack.services["cache"].replicas = Some(3);
+        }),
         ("which is not started", |stack| {
             stack.services.shift_remove("cache");
         }),

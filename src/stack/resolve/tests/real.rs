@@ -252,11 +252,6 @@ fn ranges_of_addresses_are_kept_and_checked() {
 #[test]
 fn devices_and_options_of_memory_file_systems_are_kept() {
     let service = Case::app(
-        "image: a\ndevices: ['/dev/null:/dev/n:r', /dev/zero, {source: /dev/full, target: /dev/f}]\ntmpfs: ['/run:exec,size=64m,mode=755', /tmp]\nvolumes: [{type: volume, target: /d, source: d, volume: {nocopy: true}}]\ncpu_shares: 512\nmem_limit: 64m\nmemswap_limit: -1\noom_score_adj: -500",
-    );
-    let text = service.problems();
-    assert_eq!(text.len(), 1, "the volume is not declared: {text:?}");
-    let service = Case::app(
         "image: a\ndevices: ['/dev/null:/dev/n:r', /dev/zero, {source: /dev/full, target: /dev/f}]\ntmpfs: ['/run:exec,size=64m,mode=755', /tmp]\ncpu_shares: 512\nmem_limit: 64m\nmemswap_limit: -1\noom_score_adj: -500",
     )
     .service();
@@ -293,7 +288,26 @@ fn devices_and_options_of_memory_file_systems_are_kept() {
         ),
         (Some(512), Some(-1), Some(-500))
     );
+}
+
+#[test]
+fn options_of_mounts_and_devices_are_kept_or_refused() {
+    let text = "services:\n  app: {image: a, volumes: ['d:/d:nocopy', {type: volume, source: d, target: /e, volume: {nocopy: true}}]}\nvolumes: {d: }\n";
+    let mounts = &Case::new(text).stack().services["app"].mounts;
+    let nocopy = crate::stack::MountSource::Volume {
+        source: "d".into(),
+        nocopy: true,
+    };
+    assert!(mounts.iter().all(|mount| mount.source == nocopy));
     for (lines, what) in [
+        (
+            "volumes: [{type: volume, target: /d, volume: {nocopy: true}}]",
+            "`nocopy` is for named volumes only",
+        ),
+        (
+            "volumes: [{type: tmpfs, target: /d, bind: {propagation: rslave}}]",
+            "services.app.volumes[0].bind: says nothing of the type `tmpfs`",
+        ),
         (
             "devices: [/dev/no-such-device]",
             "does not exist on this host",
