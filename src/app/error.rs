@@ -33,6 +33,8 @@ pub enum Outcome {
     Done,
     /// The sweep ended, some trials have no valid measurement.
     SomeFailed,
+    /// The engine was lost on the way; the rows so far stand.
+    EngineLost,
     /// The user asked to stop.
     Interrupted,
 }
@@ -42,6 +44,7 @@ impl Outcome {
     pub fn exit_code(self) -> ExitCode {
         ExitCode::from(match self {
             Self::Done => 0,
+            Self::EngineLost => 3,
             Self::SomeFailed => 4,
             Self::Interrupted => 130,
         })

@@ -10,7 +10,7 @@ use super::error::AppError;
 pub(super) struct Interrupts {
     interrupt: Signal,
     terminate: Signal,
-    asked: watch::Sender<bool>,
+    asked: watch::Sender<u32>,
 }
 
 impl Interrupts {
@@ -22,12 +22,12 @@ impl Interrupts {
         Ok(Self {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
-            asked: watch::Sender::new(false),
+            asked: watch::Sender::new(0),
         })
     }
 
-    /// Becomes true at the first signal.
-    pub(super) fn asked(&self) -> watch::Receiver<bool> {
+    /// How many signals have come.
+    pub(super) fn asked(&self) -> watch::Receiver<u32> {
         self.asked.subscribe()
     }
 
@@ -37,6 +37,6 @@ impl Interrupts {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
         }
-        self.asked.send_replace(true);
+        self.asked.send_modify(|asked| *asked += 1);
     }
 }

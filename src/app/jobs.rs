@@ -9,6 +9,7 @@ use super::error::AppError;
 use super::inputs::Inputs;
 use crate::load::{LoadModel, PhasePlan};
 use crate::matrix::{ASSUMED_DEAD_TIME, Answers, CellLoad, CellPhase};
+use crate::problem::{Problem, Problems};
 use crate::stack::Stack;
 use crate::sweep::{Job, JobPhase, ReadySpec, Reason, Settings, Slo, SweepPlan, TargetSpec};
 
@@ -43,6 +44,7 @@ pub(super) async fn sweep_plan(
         refuse_too_large(inputs, &too_large, host_cpus)?;
     }
     let sweep = &inputs.sweep;
+    check_target(inputs, stacks)?;
     let jobs = inputs
         .plan
         .trials
@@ -128,6 +130,24 @@ fn job_phase(phase: CellPhase) -> JobPhase {
             },
         },
     }
+}
+
+/// A target that joins no network can never be reached; known before anything starts.
+fn check_target(inputs: &Inputs, stacks: &[Arc<Stack>]) -> Result<(), AppError> {
+    let target = &inputs.sweep.load.target;
+    let service = stacks
+        .first()
+        .and_then(|stack| stack.services.get(&target.value.host));
+    if service.and_then(|service| service.network_mode.as_deref()) != Some("none") {
+        return Ok(());
+    }
+    let message = format!(
+        "target `{}` joins no network (network_mode: none)",
+        target.value.host
+    );
+    let problem = Problem::new(target.location.clone(), message)
+        .with_hint("let the service join a network, or send load to another service");
+    Err(Problems(vec![problem]).into())
 }
 
 /// Why a stack does not fit on the host, where it does not.

@@ -20,17 +20,30 @@ mod run;
 mod stack;
 mod up;
 
+use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
 
 use self::environment::Environment;
 pub use self::error::{AppError, Outcome};
 use crate::cli::{Cli, Command};
+use crate::report::Printer;
 
 /// Runs a command to its end and says how it went.
+///
+/// A panic is a bug and ends with exit code 1, like any other; what was
+/// launched is released while it unwinds.
 pub fn main(cli: Cli) -> ExitCode {
+    let ended = std::panic::catch_unwind(AssertUnwindSafe(|| run_command(cli)));
+    ended.unwrap_or_else(|_| AppError::bug(anyhow::anyhow!("nightsweep broke down")).exit_code())
+}
+
+fn run_command(cli: Cli) -> ExitCode {
     let environment = match Environment::read() {
         Ok(environment) => environment,
-        Err(error) => return error.exit_code(),
+        Err(error) => {
+            Printer::new(true, true).note(&error.text());
+            return error.exit_code();
+        }
     };
     let printer = environment.printer();
     let result = match cli.command {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use indexmap::IndexMap;
 use serde_json::{Value, json};
@@ -24,6 +25,9 @@ use crate::results::{
 use crate::secret::Secrets;
 use crate::stack::Stack;
 use crate::sweep::{Sinks, SweepPlan, SweepSummary, run as run_sweep};
+
+/// After being asked twice to stop, rows must be written within this.
+const LEAVE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Everything that is known before the first trial begins.
 struct Prepared {
@@ -167,6 +171,7 @@ where
     E: Into<anyhow::Error>,
 {
     let mut sweep = std::pin::pin!(sweep);
+    let mut leave_by = std::pin::pin!(tokio::time::sleep(Duration::MAX));
     let mut n_asked = 0;
     loop {
         tokio::select! {
@@ -174,12 +179,20 @@ where
             () = interrupts.wait() => {
                 n_asked += 1;
                 printer.clear_progress();
-                if n_asked > 1 {
-                    printer.note(&format!("left at once; `nightsweep clean --run {}` removes what is still there", plan.run_id));
-                    return Ok(None);
+                match n_asked {
+                    1 => printer.note("interrupted: tearing the trial down; once more leaves at once"),
+                    2 => {
+                        printer.note(&format!(
+                            "leaving; `nightsweep clean --run {}` removes what is still there",
+                            plan.run_id
+                        ));
+                        leave_by.as_mut().reset(tokio::time::Instant::now() + LEAVE_LIMIT);
+                    }
+                    _ => return Ok(None),
                 }
-                printer.note("interrupted: tearing the trial down; once more leaves at once");
             }
+            // Rows are written in a moment; what hangs is not waited for.
+            () = &mut leave_by => return Ok(None),
         }
     }
 }
@@ -187,6 +200,8 @@ where
 fn outcome_of(summary: &SweepSummary) -> Outcome {
     if summary.interrupted {
         Outcome::Interrupted
+    } else if summary.engine_lost {
+        Outcome::EngineLost
     } else if summary.failed > 0 || summary.ended_early.is_some() {
         Outcome::SomeFailed
     } else {

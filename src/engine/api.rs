@@ -49,6 +49,8 @@ pub enum RunState {
     Created,
     /// Its process runs.
     Running,
+    /// Its process was frozen from outside.
+    Paused,
     /// Its process ended.
     Exited,
 }
@@ -288,7 +290,7 @@ pub trait Engine: Send + Sync + 'static {
         id: &ContainerId,
     ) -> impl Future<Output = Result<(), EngineError>> + Send {
         async move {
-            while self.inspect(id).await?.state == RunState::Running {
+            while self.inspect(id).await?.state != RunState::Exited {
                 tokio::time::sleep(EXIT_POLL).await;
             }
             Ok(())

@@ -10,7 +10,10 @@ use super::{ContainerId, Engine, EngineError, EngineErrorKind, Launched, RunStat
 /// the engine itself. Long, since looking costs CPU time of the host under test.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Between being told and looking; an exit code is there well before.
-const RETRY: Duration = Duration::from_millis(100);
+const SETTLE: Duration = Duration::from_millis(100);
+/// Between two looks while the engine does not answer: an engine that is started
+/// again is back within seconds.
+const RETRY: Duration = Duration::from_secs(2);
 /// Failed looks in a row after which the engine counts as lost.
 const MOST_FAILURES: u32 = 5;
 
@@ -97,10 +100,11 @@ async fn watch_one<E: Engine>(
                 }
             }
         }
-        if tokio::time::timeout(LOOK_EVERY, &mut told).await.is_ok() {
+        if let Ok(answer) = tokio::time::timeout(LOOK_EVERY, &mut told).await {
             // It ended, or it cannot be told. The next look says which; a pause
             // keeps an engine that answers nonsense from being asked in a loop.
-            tokio::time::sleep(RETRY).await;
+            let pause = if answer.is_ok() { SETTLE } else { RETRY };
+            tokio::time::sleep(pause).await;
             told = Box::pin(engine.wait_for_exit(id));
         }
     }

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use super::outcome::TrialOutcome;
 use super::progress::{Progress, load_of};
 use super::rows::{rows_of, skipped_rows};
-use super::shell::{Shared, run_trial};
+use super::shell::{Shared, chain, run_trial};
 use super::{Clock, Job, Reason, SweepPlan};
 use crate::engine::{Engine, HostFacts, Owner};
 use crate::event::{Event, EventKind, TrialRef};
@@ -63,6 +63,18 @@ pub struct SweepSummary {
     pub interrupted: bool,
     /// Why it ended before the plan did, where it did.
     pub ended_early: Option<String>,
+    /// Whether it ended because the engine no longer answers.
+    pub engine_lost: bool,
+}
+
+impl SweepSummary {
+    fn count(&mut self, verdict: Verdict) {
+        match verdict {
+            Verdict::Valid => self.valid += 1,
+            Verdict::Suspect => self.suspect += 1,
+            Verdict::Failed | Verdict::Skipped => self.failed += 1,
+        }
+    }
 }
 
 /// Runs every job of the plan and writes a row for every window of each.
@@ -75,7 +87,7 @@ pub async fn run<E: Engine>(
     host: (&HostFacts, &Owner),
     sinks: &mut Sinks,
     clock: Clock,
-    interrupted: watch::Receiver<bool>,
+    interrupted: watch::Receiver<u32>,
     emit: &mut dyn FnMut(Event),
 ) -> Result<SweepSummary, SweepError> {
     let mut emit = |kind: EventKind| {
@@ -96,15 +108,7 @@ pub async fn run<E: Engine>(
     };
     let mut progress = Progress::new(&plan.jobs, &plan.settings);
     let n_trials = u32::try_from(plan.jobs.len()).unwrap_or(u32::MAX);
-    let n_skipped = u32::try_from(plan.jobs.iter().filter(|job| job.skip.is_some()).count())
-        .unwrap_or(u32::MAX);
-    emit(EventKind::RunStarted {
-        run_id: plan.run_id.clone(),
-        folder: sinks.folder.path().display().to_string(),
-        n_trials: n_trials - n_skipped,
-        n_skipped,
-        estimate_s: progress.left_s(Duration::ZERO),
-    });
+    emit(started(plan, sinks, &progress));
 
     let begun = Instant::now();
     let mut summary = SweepSummary::default();
@@ -151,23 +155,37 @@ pub async fn run<E: Engine>(
                 ),
             });
         }
-        match verdict {
-            Verdict::Valid => summary.valid += 1,
-            Verdict::Suspect => summary.suspect += 1,
-            Verdict::Failed | Verdict::Skipped => summary.failed += 1,
-        }
+        summary.count(verdict);
         failures_in_a_row = if verdict == Verdict::Failed {
             failures_in_a_row + 1
         } else {
             0
         };
-        rest = why_stop(&shared, failures_in_a_row, verdict);
+        rest = why_stop(&shared, failures_in_a_row, verdict).await;
         if let Some(reason) = &rest {
             summary.interrupted = reason.code == "interrupted";
+            summary.engine_lost = reason.code == "engine_lost";
             summary.ended_early = Some(reason.words.clone());
         }
     }
-    emit(EventKind::RunFinished {
+    emit(ended(plan, sinks, &summary, begun.elapsed()));
+    Ok(summary)
+}
+
+fn started(plan: &SweepPlan, sinks: &Sinks, progress: &Progress) -> EventKind {
+    let n_skipped = plan.jobs.iter().filter(|job| job.skip.is_some()).count();
+    let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    EventKind::RunStarted {
+        run_id: plan.run_id.clone(),
+        folder: sinks.folder.path().display().to_string(),
+        n_trials: count(plan.jobs.len() - n_skipped),
+        n_skipped: count(n_skipped),
+        estimate_s: progress.left_s(Duration::ZERO),
+    }
+}
+
+fn ended(plan: &SweepPlan, sinks: &Sinks, summary: &SweepSummary, took: Duration) -> EventKind {
+    EventKind::RunFinished {
         run_id: plan.run_id.clone(),
         folder: sinks.folder.path().display().to_string(),
         valid: summary.valid,
@@ -175,20 +193,26 @@ pub async fn run<E: Engine>(
         failed: summary.failed,
         skipped: summary.skipped,
         ended_early: summary.ended_early.clone(),
-        took_s: begun.elapsed().as_secs_f64(),
-    });
-    Ok(summary)
+        took_s: took.as_secs_f64(),
+    }
 }
 
 /// Why the trials after this one are not run, where they are not.
-fn why_stop<E: Engine>(
+async fn why_stop<E: Engine>(
     shared: &Shared<'_, E>,
     failures_in_a_row: u32,
     verdict: Verdict,
 ) -> Option<Reason> {
     let settings = &shared.plan.settings;
-    if *shared.interrupted.borrow() {
+    if *shared.interrupted.borrow() > 0 {
         return Some(Reason::new("interrupted", "the sweep was interrupted"));
+    }
+    // By now tear-down has tried for a minute: an engine that was only restarted is back.
+    if verdict == Verdict::Failed
+        && let Err(error) = shared.engine.describe().await
+    {
+        let words = format!("the engine no longer answers: {}", chain(&error));
+        return Some(Reason::new("engine_lost", words));
     }
     if settings.fail_fast && verdict == Verdict::Failed {
         return Some(Reason::new(

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use futures_util::FutureExt;
+use futures_util::future::FusedFuture;
 use indexmap::IndexMap;
 use tokio::sync::watch;
 
@@ -20,14 +22,15 @@ use super::{
     Action, Clock, Ending, Job, JobPhase, Reason, Signal, State, SweepPlan, TargetSpec, step,
 };
 use crate::engine::{
-    Engine, Exit, HostCpu, HostFacts, Inspection, Launch, LaunchTarget, Launched, Lease, Owner,
-    Proof, ProofError, Reading, ReadyProbe, TargetPath, TeardownReport, TrialTag, check_limits,
-    collect_logs, collect_trial_logs, differences, host_use, launch, read_host_cpu, snapshot,
-    watch_exits,
+    Engine, Exit, HostCpu, HostFacts, Inspection, Launch, LaunchError, LaunchTarget, Launched,
+    Lease, Owner, Proof, ProofError, Reading, ReadyProbe, TargetPath, TeardownReport, TrialTag,
+    check_limits, collect_logs, collect_trial_logs, differences, host_use, launch, read_host_cpu,
+    snapshot, watch_exits,
 };
 use crate::event::{EventKind, TrialRef};
 use crate::load::{LoadModel, LoadPlan, LoadSignal, RunningLoad, Target};
 use crate::measure::{Judgement, Pacing, judge};
+use crate::units::format_duration;
 
 /// Beyond its nominal length and its drains, a load that goes on this long hangs.
 const LOAD_SLACK: Duration = Duration::from_secs(30);
@@ -35,6 +38,9 @@ const LOAD_SLACK: Duration = Duration::from_secs(30);
 const CREATE_LIMIT: Duration = Duration::from_mins(2);
 /// When an edge cannot be read, the container's exit usually arrives within this.
 const EXIT_GRACE: Duration = Duration::from_secs(1);
+/// One try of a target outside the stack, and the pause before the next.
+const PROBE_LIMIT: Duration = Duration::from_secs(5);
+const PROBE_PAUSE: Duration = Duration::from_millis(500);
 
 /// What every trial of a sweep shares.
 pub(super) struct Shared<'a, E: Engine> {
@@ -43,7 +49,8 @@ pub(super) struct Shared<'a, E: Engine> {
     pub(super) facts: &'a HostFacts,
     pub(super) owner: &'a Owner,
     pub(super) clock: Clock,
-    pub(super) interrupted: watch::Receiver<bool>,
+    /// How often the user has asked to stop.
+    pub(super) interrupted: watch::Receiver<u32>,
     /// Whether a stack of this run has been asked what runs in it.
     pub(super) versions_seen: AtomicBool,
 }
@@ -116,7 +123,13 @@ pub(super) async fn run_trial<E: Engine>(
     };
 
     let tear_down = Instant::now();
-    let report = lease.release().await;
+    let mut interrupted = shared.interrupted.clone();
+    let left_behind = tokio::select! {
+        biased;
+        report = lease.release() => (!report.is_complete()).then(|| left_behind(&report)),
+        // Who asks twice does not wait; what was measured is still written.
+        () = until_asked(&mut interrupted, 2) => Some("asked twice to stop".to_owned()),
+    };
     let (state, _) = step(state, Signal::TornDown);
     TrialOutcome {
         ending: match state {
@@ -139,7 +152,7 @@ pub(super) async fn run_trial<E: Engine>(
             .and_then(|seen| u32::try_from(seen.restarts).ok()),
         oom_killed: oom_killed.or(subject.map(|seen| seen.oom_killed)),
         logs,
-        left_behind: (!report.is_complete()).then(|| left_behind(&report)),
+        left_behind,
     }
 }
 
@@ -197,9 +210,13 @@ impl<E: Engine> Trial<'_, E> {
         let mut interrupted = self.shared.interrupted.clone();
         let result = tokio::select! {
             biased;
-            () = until_interrupted(&mut interrupted) => return (Signal::Interrupted, None),
+            () = until_asked(&mut interrupted, 1) => return (Signal::Interrupted, None),
             result = launch(lease, &request) => result,
             () = tokio::time::sleep(plan.settings.ready_timeout + CREATE_LIMIT) => return (Signal::DeadlinePassed, None),
+        };
+        let result = match result {
+            Ok(launched) => self.await_remote(ready.as_ref()).await.map(|()| launched),
+            Err(error) => Err(launch_reason(&error)),
         };
         match result {
             Ok(launched) => {
@@ -213,14 +230,36 @@ impl<E: Engine> Trial<'_, E> {
                 });
                 (Signal::Launched, Some(launched))
             }
-            Err(error) => {
-                let mut words = chain(&error);
-                if let Some(hint) = error.hint() {
-                    words.push_str("\nhint: ");
-                    words.push_str(&hint);
-                }
-                (Signal::Broke(Reason::new(error.reason(), words)), None)
+            Err(reason) => (Signal::Broke(reason), None),
+        }
+    }
+
+    /// Waits until a target outside the stack answers as it should.
+    ///
+    /// The launch asks a target of the stack by itself.
+    async fn await_remote(&self, ready: Option<&ReadyProbe>) -> Result<(), Reason> {
+        let (TargetSpec::Remote { address, .. }, Some(ready)) = (&self.shared.plan.target, ready)
+        else {
+            return Ok(());
+        };
+        let limit = self.shared.plan.settings.ready_timeout;
+        let begun = Instant::now();
+        loop {
+            let seen = match self.shared.engine.probe(*address, ready, PROBE_LIMIT).await {
+                Ok(answer) if answer.status == ready.status => return Ok(()),
+                Ok(answer) => format!("status {} ({})", answer.status, answer.body_head),
+                Err(failure) => failure.to_string(),
+            };
+            if begun.elapsed() >= limit {
+                let words = format!(
+                    "the target {address} did not answer {} with status {} within {}; last seen: {seen}",
+                    ready.path,
+                    ready.status,
+                    format_duration(limit)
+                );
+                return Err(Reason::new("not_ready", words));
             }
+            tokio::time::sleep(PROBE_PAUSE).await;
         }
     }
 
@@ -247,7 +286,8 @@ impl<E: Engine> Trial<'_, E> {
             Err(reason) => return (step(state, Signal::Broke(reason)).0, None),
         };
         let engine = &**self.shared.engine;
-        let mut exit = pin!(watch_exits(engine, launched));
+        // Fused: an answer is taken once, and waiting on after it never ends.
+        let mut exit = pin!(watch_exits(engine, launched).fuse());
         let mut interrupted = self.shared.interrupted.clone();
         let settings = &self.shared.plan.settings;
         let n_phases = u32::try_from(self.job.phases.len()).unwrap_or(u32::MAX);
@@ -258,7 +298,7 @@ impl<E: Engine> Trial<'_, E> {
         loop {
             let signal = tokio::select! {
                 biased;
-                () = until_interrupted(&mut interrupted) => Signal::Interrupted,
+                () = until_asked(&mut interrupted, 1) => Signal::Interrupted,
                 exit = &mut exit => {
                     oom_killed = exit.as_ref().ok().map(|exit| exit.oom_killed);
                     Signal::Broke(exit_reason(exit.map_err(|error| chain(&error))))
@@ -274,7 +314,7 @@ impl<E: Engine> Trial<'_, E> {
             };
             // An edge that cannot be read is most often a container that just ended.
             let signal = match signal {
-                Signal::Broke(reason) if reason.code == "engine_error" => {
+                Signal::Broke(reason) if reason.code == "engine_error" && !exit.is_terminated() => {
                     match tokio::time::timeout(EXIT_GRACE, &mut exit).await {
                         Ok(Ok(exit)) => {
                             oom_killed = Some(exit.oom_killed);
@@ -412,6 +452,7 @@ impl<E: Engine> Trial<'_, E> {
         let proof = check_limits(engine, launched, &self.job.stack)
             .await
             .map_err(|error| match &error {
+                ProofError::Disturbed { .. } => Reason::new("disturbed", error.to_string()),
                 ProofError::NotApplied(wrong) => {
                     Reason::new("limits_not_applied", wrong.to_string())
                 }
@@ -434,6 +475,15 @@ impl<E: Engine> Trial<'_, E> {
             .sum();
         self.progress.left_s(ahead.saturating_sub(into))
     }
+}
+
+fn launch_reason(error: &LaunchError) -> Reason {
+    let mut words = chain(error);
+    if let Some(hint) = error.hint() {
+        words.push_str("\nhint: ");
+        words.push_str(&hint);
+    }
+    Reason::new(error.reason(), words)
 }
 
 /// Logs are kept for a trial in which anything is not valid, and not for an interrupted one.
@@ -463,24 +513,18 @@ fn exit_reason(exit: Result<Exit, String>) -> Reason {
             oom_killed,
             is_restarted,
         }) => {
-            let code = exit_code.map_or_else(
-                || "and was removed".to_owned(),
-                |code| format!("with code {code}"),
-            );
+            let how = match (exit_code, is_restarted) {
+                (_, true) => "was started again".to_owned(),
+                (Some(code), false) => format!("exited with code {code}"),
+                (None, false) => "was removed".to_owned(),
+            };
             let memory = if oom_killed {
                 ", killed by the kernel for memory,"
             } else {
                 ""
             };
-            let again = if is_restarted {
-                " and was started again"
-            } else {
-                ""
-            };
-            Reason::new(
-                "exited",
-                format!("service `{service}` exited {code}{memory}{again} while it was measured"),
-            )
+            let words = format!("service `{service}` {how}{memory} while it was measured");
+            Reason::new("exited", words)
         }
         Err(words) => Reason::new("engine_error", words),
     }
@@ -512,9 +556,9 @@ fn base_path_of(target: &TargetSpec) -> String {
     }
 }
 
-/// Comes back once the user has asked to stop.
-async fn until_interrupted(interrupted: &mut watch::Receiver<bool>) {
-    if interrupted.wait_for(|asked| *asked).await.is_err() {
+/// Comes back once the user has asked to stop so many times.
+async fn until_asked(interrupted: &mut watch::Receiver<u32>, times: u32) {
+    if interrupted.wait_for(|asked| *asked >= times).await.is_err() {
         // Nobody can ask any more.
         std::future::pending::<()>().await;
     }

@@ -100,7 +100,7 @@ struct Bench {
     engine: Arc<FakeEngine>,
     plan: SweepPlan,
     folder: tempfile::TempDir,
-    asked: watch::Sender<bool>,
+    asked: watch::Sender<u32>,
     secrets: Secrets,
 }
 
@@ -146,13 +146,24 @@ impl Bench {
             engine: Arc::new(engine),
             plan,
             folder: tempfile::tempdir().unwrap(),
-            asked: watch::Sender::new(false),
+            asked: watch::Sender::new(0),
             secrets: Secrets::new([0; 16]),
         }
     }
 
     /// Runs the sweep; `on_event` sees everything that happens, when it happens.
-    async fn run(&self, mut on_event: impl FnMut(&FakeEngine, &Event)) -> Came {
+    async fn run(&self, on_event: impl FnMut(&FakeEngine, &Event)) -> Came {
+        let came = self.run_on(on_event).await;
+        assert_eq!(
+            self.engine.existing(),
+            Vec::<String>::new(),
+            "a trial leaves nothing behind"
+        );
+        came
+    }
+
+    /// The same where the engine may be in no state to be cleaned.
+    async fn run_on(&self, mut on_event: impl FnMut(&FakeEngine, &Event)) -> Came {
         let folder = RunsFolder::under(self.folder.path()).create("r").unwrap();
         let columns = TrialColumns {
             axes: vec!["web".to_owned()],
@@ -185,11 +196,6 @@ impl Bench {
         )
         .await
         .unwrap();
-        assert_eq!(
-            self.engine.existing(),
-            Vec::<String>::new(),
-            "a trial leaves nothing behind"
-        );
         Came {
             rows: read_trials(&folder.trials_csv()).unwrap().rows,
             summary,
@@ -419,7 +425,7 @@ async fn an_interrupt_tears_the_trial_down_and_skips_the_rest() {
     let came = bench
         .run(|_, event| {
             if has_begun(event, "first", 1) {
-                bench.asked.send_replace(true);
+                bench.asked.send_replace(1);
             }
         })
         .await;
@@ -545,4 +551,62 @@ async fn the_time_left_shrinks_from_trial_to_trial() {
         "{left:?}"
     );
     assert!(*left.last().unwrap() < 1e-9);
+}
+
+#[tokio::test]
+async fn an_engine_that_stops_answering_in_a_window_is_a_row_and_ends_the_sweep() {
+    let bench = Bench::new(3).await;
+    let came = bench
+        .run_on(|engine, event| {
+            if has_begun(event, "first", 1) {
+                for call in [FakeCall::Inspect, FakeCall::Counters, FakeCall::Describe] {
+                    engine.fault_always(call, FakeFault::Fail(EngineErrorKind::NoDaemon));
+                }
+            }
+        })
+        .await;
+    assert_eq!(came.rows[0].reason.as_deref(), Some("engine_error"));
+    assert_eq!(came.rows[2].verdict, Verdict::Skipped);
+    assert_eq!(came.rows[2].reason.as_deref(), Some("engine_lost"));
+    assert!(came.summary.engine_lost);
+}
+
+#[tokio::test]
+async fn a_container_that_somebody_froze_or_disconnected_is_no_measurement() {
+    let changes: [fn(&FakeEngine); 2] = [
+        |engine| engine.pause("app"),
+        |engine| engine.disconnect("app"),
+    ];
+    for change in changes {
+        let bench = Bench::new(1).await;
+        let came = bench
+            .run(|engine, event| {
+                if has_begun(event, "second", 1) {
+                    change(engine);
+                }
+            })
+            .await;
+        assert_eq!(came.rows[0].verdict, Verdict::Valid);
+        assert_eq!(came.rows[1].reason.as_deref(), Some("disturbed"));
+    }
+}
+
+#[tokio::test]
+async fn who_asks_twice_to_stop_keeps_what_was_measured() {
+    let bench = Bench::new(2).await;
+    let came = bench
+        .run_on(|engine, event| {
+            if has_begun(event, "second", 1) {
+                engine.fault_always(FakeCall::Remove, FakeFault::Hang);
+                bench.asked.send_replace(2);
+            }
+        })
+        .await;
+    assert_eq!(
+        came.rows[0].verdict,
+        Verdict::Valid,
+        "the first window was over"
+    );
+    assert_eq!(came.rows[1].reason.as_deref(), Some("interrupted"));
+    assert_eq!(came.rows.len(), 4);
 }

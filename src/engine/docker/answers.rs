@@ -50,11 +50,10 @@ pub(super) fn inspection(answer: ContainerInspectResponse) -> Inspection {
 fn run_state(state: &ContainerState) -> RunState {
     match state.status {
         Some(ContainerStateStatusEnum::CREATED) => RunState::Created,
-        Some(
-            ContainerStateStatusEnum::RUNNING
-            | ContainerStateStatusEnum::PAUSED
-            | ContainerStateStatusEnum::RESTARTING,
-        ) => RunState::Running,
+        Some(ContainerStateStatusEnum::RUNNING | ContainerStateStatusEnum::RESTARTING) => {
+            RunState::Running
+        }
+        Some(ContainerStateStatusEnum::PAUSED) => RunState::Paused,
         // Being removed, dead, or without a word: its process does not run.
         _ => RunState::Exited,
     }

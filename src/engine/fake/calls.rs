@@ -109,6 +109,7 @@ impl Engine for FakeEngine {
                 image_digest: image.map(|image| image.digest).unwrap_or_default(),
                 ip: scripted.unwrap_or(IpAddr::V4(Ipv4Addr::new(10, 77, high, low))),
                 started_at: None,
+                is_paused: false,
                 ended: None,
                 n_looks: 0,
                 pid: i64::from(state.n_created) * 1_000,
@@ -138,7 +139,7 @@ impl Engine for FakeEngine {
             {
                 container.limits = limits.clone();
             }
-            let is_running = container.state() == RunState::Running;
+            let is_running = matches!(container.state(), RunState::Running | RunState::Paused);
             let networks = container.networks.iter().filter(|_| is_running);
             Ok(Inspection {
                 state: container.state(),

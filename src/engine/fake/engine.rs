@@ -104,6 +104,20 @@ impl FakeEngine {
         }
     }
 
+    /// Freezes the containers of a service, as `docker pause` would.
+    pub fn pause(&self, service: &str) {
+        for container in self.lock().containers_of(service) {
+            container.is_paused = true;
+        }
+    }
+
+    /// Takes the containers of a service off their networks, as `docker network disconnect` would.
+    pub fn disconnect(&self, service: &str) {
+        for container in self.lock().containers_of(service) {
+            container.networks.clear();
+        }
+    }
+
     /// Starts the containers of a service again, as `docker restart` would.
     pub fn restart(&self, service: &str) {
         let now = Instant::now();

@@ -47,6 +47,7 @@ pub(super) struct Container {
     pub(super) image_digest: String,
     pub(super) ip: IpAddr,
     pub(super) started_at: Option<Instant>,
+    pub(super) is_paused: bool,
     pub(super) ended: Option<(Instant, FakeExit)>,
     pub(super) n_looks: usize,
     pub(super) pid: i64,
@@ -104,6 +105,7 @@ impl Container {
     pub(super) fn state(&self) -> RunState {
         match (self.started_at, self.ended) {
             (None, _) => RunState::Created,
+            (Some(_), None) if self.is_paused => RunState::Paused,
             (Some(_), None) => RunState::Running,
             (Some(_), Some(_)) => RunState::Exited,
         }

@@ -88,6 +88,14 @@ pub enum LaunchError {
         /// Time spent.
         elapsed: Duration,
     },
+    /// Somebody interfered with a container while it was launched.
+    #[error("service `{service}` {what}")]
+    Disturbed {
+        /// The service.
+        service: String,
+        /// What was done to it.
+        what: String,
+    },
     /// A limit in force is not the planned one.
     #[error(transparent)]
     LimitsNotApplied(LimitsNotApplied),
@@ -114,6 +122,7 @@ impl LaunchError {
             Self::DependencyFailed { .. } => "dependency_failed",
             Self::Exited { .. } => "exited",
             Self::NotReady { .. } => "not_ready",
+            Self::Disturbed { .. } => "disturbed",
             Self::LimitsNotApplied(_) => "limits_not_applied",
             Self::Engine { .. } => "engine_error",
         }
@@ -141,6 +150,9 @@ impl LaunchError {
             Self::NotReady { .. } => Some(
                 "read the kept logs; if the service is only slow, raise `ready_timeout`".to_owned(),
             ),
+            Self::Disturbed { .. } => {
+                Some("let nobody touch the containers of a sweep while it runs".to_owned())
+            }
             Self::LimitsNotApplied(_) => Some(
                 "something else on this host changes the limits of containers, or its kernel \
                  cannot enforce them"
@@ -161,6 +173,7 @@ impl LaunchError {
             | Self::DependencyFailed { .. }
             | Self::Exited { .. }
             | Self::NotReady { .. }
+            | Self::Disturbed { .. }
             | Self::LimitsNotApplied(_) => false,
         }
     }
@@ -171,6 +184,7 @@ impl From<ProofError> for LaunchError {
         match error {
             ProofError::NotApplied(mismatch) => Self::LimitsNotApplied(mismatch),
             ProofError::Engine { source, .. } => Self::Engine { source },
+            ProofError::Disturbed { service, what } => Self::Disturbed { service, what },
             ProofError::NotLaunched { service } => Self::Unusable {
                 service,
                 problem: "it was not launched".to_owned(),

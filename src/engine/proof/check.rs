@@ -3,8 +3,8 @@
 use futures_util::future::try_join_all;
 
 use super::compare::{LimitsNotApplied, Proof, compare_inspection, compare_kernel};
-use crate::engine::{Engine, EngineError, Launched};
-use crate::stack::Stack;
+use crate::engine::{Engine, EngineError, Inspection, Launched, RunState};
+use crate::stack::{Service, Stack};
 
 /// Why limits could not be proved.
 #[derive(Debug, thiserror::Error)]
@@ -12,6 +12,14 @@ pub enum ProofError {
     /// One is wrong.
     #[error(transparent)]
     NotApplied(#[from] LimitsNotApplied),
+    /// Somebody interfered with a container while it was measured.
+    #[error("service `{service}` {what}")]
+    Disturbed {
+        /// The service.
+        service: String,
+        /// What was done to it.
+        what: String,
+    },
     /// The stack is not the one that was launched.
     #[error("service `{service}` was not launched")]
     NotLaunched {
@@ -29,9 +37,20 @@ pub enum ProofError {
     },
 }
 
+/// What somebody did to a container that no limit shows.
+fn disturbance(service: &Service, seen: &Inspection) -> Option<String> {
+    if seen.state == RunState::Paused {
+        return Some("is paused: somebody froze it".to_owned());
+    }
+    let (planned, found) = (service.networks.len(), seen.addresses.len());
+    (seen.state == RunState::Running && found < planned).then(|| {
+        format!("should be in {planned} networks and is in {found}: somebody disconnected it")
+    })
+}
+
 /// Compares every service's limits with those in force; the weakest proof counts.
 ///
-/// **Errors**: the first wrong limit in the order of the services; a container
+/// **Errors**: a container that somebody froze or took off a network; the first wrong limit in the order of the services; a container
 /// that cannot be looked at.
 pub async fn check_limits<E: Engine>(
     engine: &E,
@@ -52,6 +71,10 @@ pub async fn check_limits<E: Engine>(
                 service: name.clone(),
                 source,
             })?;
+        if let Some(what) = disturbance(service, &seen) {
+            let service = name.clone();
+            return Err(ProofError::Disturbed { service, what });
+        }
         compare_inspection(name, service, &seen.limits)?;
         if launched.completed.contains(name) {
             // It uses nothing any more, and its control group is gone.

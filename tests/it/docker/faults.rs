@@ -147,3 +147,28 @@ fn a_killed_sweep_is_cleaned_up_by_label_and_a_living_one_is_not() {
     testbed.sandbox.run(&["clean"]).exits(0);
     assert_nothing_left();
 }
+
+#[test]
+fn a_container_frozen_by_somebody_is_no_measurement() {
+    let testbed = Testbed::new();
+    testbed.matrix(
+        "cpus = [1]\nweb = [2]",
+        Phases {
+            warm_up: 2,
+            latency: None,
+            stress: 3,
+        },
+        "",
+    );
+    let running = start(&testbed);
+    wait_for_phase(&testbed, "stress");
+    docker(&["pause", &container_of("app")]);
+    running.end(LIMIT).exits(4);
+    assert_nothing_left();
+    let rows = testbed.rows();
+    assert_eq!(
+        (rows[0].text("verdict"), rows[0].text("reason")),
+        ("failed", "disturbed")
+    );
+    assert!(rows[0].text("detail").contains("paused"));
+}
