@@ -4,7 +4,7 @@
 //! with one subfolder per entry and an `INDEX.tsv` whose first, second and last
 //! columns are the subfolder, the Compose file in it, and `complete` or
 //! `override or fragment of NN`, `NN` being the number of the entry below it.
-//! Without the variable nothing runs, and the test says so.
+//! The tests exist with the feature `corpus-tests` and fail without the variable.
 //!
 //! A fixture carries the Compose files alone. What they refer to beside them
 //! (env files, bind sources, config files) is made in a scratch copy, paths of
@@ -240,12 +240,9 @@ fn reasons(problems: &Problems) -> BTreeSet<String> {
     problems.0.iter().map(reason).collect()
 }
 
-fn corpus() -> Option<PathBuf> {
-    let corpus = std::env::var_os(VARIABLE).map(PathBuf::from);
-    if corpus.is_none() {
-        println!("not run: {VARIABLE} names no folder");
-    }
-    corpus
+fn corpus() -> PathBuf {
+    let folder = std::env::var_os(VARIABLE);
+    PathBuf::from(folder.unwrap_or_else(|| panic!("{VARIABLE} must name the corpus")))
 }
 
 /// One line of the table, and the first problem in full below it.
@@ -278,7 +275,7 @@ fn report(entry: &Entry, bench: &Bench, result: &Result<Resolution, Problems>) {
 
 #[test]
 fn every_file_of_the_corpus_resolves_or_cannot_for_one_reason() {
-    let Some(corpus) = corpus() else { return };
+    let corpus = corpus();
     let entries = Entry::all(&corpus);
     assert!(!entries.is_empty());
     println!("{:<46} result services warnings made shared", "entry");
@@ -323,7 +320,7 @@ fn every_file_of_the_corpus_resolves_or_cannot_for_one_reason() {
 /// The first two entries: the benchmark of a FHIR server's vendor and its override.
 #[test]
 fn the_reference_benchmark_of_the_corpus_has_its_limits_order_and_replicas() {
-    let Some(corpus) = corpus() else { return };
+    let corpus = corpus();
     let entries = Entry::all(&corpus);
     let stack_of = |index: usize, profiles: &[&str]| -> Stack {
         let mut bench = Bench::new(&corpus, &entries[index], &entries);

@@ -9,6 +9,8 @@ use crate::steps::{StepError, Steps, cargo};
 
 /// Features that turn the real-container tests on.
 const FEATURES: &str = "nightsweep/docker-tests,testbed/docker-tests";
+/// And those that other tests need, which are linted here and run by hand.
+const LINTED: &str = "nightsweep/docker-tests,nightsweep/corpus-tests,testbed/docker-tests";
 
 /// Format, lints, docs, images, tests.
 pub(crate) fn test(steps: &mut Steps) -> Result<(), StepError> {
@@ -22,7 +24,7 @@ pub(crate) fn test(steps: &mut Steps) -> Result<(), StepError> {
             "--workspace",
             "--all-targets",
             "--features",
-            FEATURES,
+            LINTED,
             "--",
             "-D",
             "warnings",
