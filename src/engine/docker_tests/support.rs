@@ -41,7 +41,10 @@ pub(super) async fn make_image(engine: &DockerEngine) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let script = "apt-get download -q busybox-static && dpkg-deb -x busybox-static_*.deb root \
+    // Lists of its own: this host's may never have been fetched, and need root to be.
+    let script = "mkdir -p state/lists/partial cache/archives/partial \
+        && apt=\"apt-get -q -o Dir::State::lists=$PWD/state/lists -o Dir::Cache=$PWD/cache\" \
+        && $apt update && $apt download busybox-static && dpkg-deb -x busybox-static_*.deb root \
         && mkdir -p image/bin image/tmp && cp root/bin/busybox image/bin/ \
         && ln -s busybox image/bin/sh && tar -C image -cf image.tar .";
     let made = Command::new("sh")
