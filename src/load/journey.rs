@@ -156,6 +156,7 @@ fn record(thread: &Thread, operation: &Ready, ended: &Ended, left_at: Instant, d
         service_ns: since(left_at, ended.at),
         lag_ns: since(moment, left_at),
         generator_lag_ns: due.map_or(0, |due| since(due.sendable, left_at)),
+        is_sent_inside: left_at < phase.end,
     });
 }
 

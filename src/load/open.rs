@@ -74,6 +74,7 @@ impl OpenState {
                 service_ns: 0,
                 lag_ns: waited,
                 generator_lag_ns: 0,
+                is_sent_inside: false,
             });
             false
         });

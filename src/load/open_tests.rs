@@ -7,6 +7,7 @@ use crate::load::test_load::{
     assert_adds_up, closed, ms, open, plan, run, run_one, seen_within, workload,
 };
 use crate::load::test_server::{Got, Reply, TestServer, ok};
+use crate::measure::{Flag, Pacing, judge};
 
 #[test]
 fn shares_add_up_and_differ_by_one_at_most() {
@@ -104,6 +105,31 @@ fn arrivals_that_never_leave_are_unsent_and_the_rest_abandoned() {
         .map(|interval| interval.tag.as_str())
         .collect();
     assert_eq!(tags, ["GET%20%2F|abandoned", "GET%20%2F|unsent"]);
+}
+
+#[test]
+fn throughput_is_what_was_sent_in_the_window_not_what_the_drain_made_up_for() {
+    // Ten at once for 20 ms each: at most 500/s, whatever is asked for.
+    let server = TestServer::start(|_| Reply::After(ms(20), Box::new(ok())));
+    let mut plan = plan(
+        &server.target,
+        Workload::get("/"),
+        &[(open(2_000.0, 10), 1_000)],
+    );
+    plan.drain = ms(1_500);
+    let summary = run_one(plan);
+    let total = &summary.total;
+    assert_eq!(total.counts.due, 2_000);
+    assert!(total.throughput_rps <= 520.0, "{}", total.throughput_rps);
+    assert!(total.throughput_rps > 100.0, "{}", total.throughput_rps);
+    assert!(total.achieved_rate_rps <= 520.0, "{total:?}");
+    assert!(
+        total.counts.successes as f64 > 1.3 * total.throughput_rps,
+        "those of the drain are counted: {total:?}"
+    );
+    assert_eq!(summary.operations[0].1.throughput_rps, total.throughput_rps);
+    let verdict = judge(&summary, Pacing::Open);
+    assert!(verdict.flags.contains(&Flag::Overloaded), "{verdict:?}");
 }
 
 #[test]

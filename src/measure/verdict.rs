@@ -100,7 +100,7 @@ const P99_MIN_SUCCESSES: u64 = 10_000;
 /// Largest share of failed requests that goes without a flag: the default
 /// error rate of a service level in the matrix, 1 %.
 const ERRORS_SHARE: f64 = 0.01;
-/// Smallest share of due requests that must be sent. **Source**: k6's guide to
+/// Smallest share of due requests that must be sent before the right edge. **Source**: k6's guide to
 /// large tests and wrk2 both treat a missed rate as a failed test; 1 % is slack
 /// for the edges.
 const ACHIEVED_SHARE: f64 = 0.99;
@@ -177,9 +177,8 @@ fn uses_its_cores_up(summary: &WindowSummary) -> bool {
 /// service's doing: neither their lag nor their being unsent counts here.
 fn is_generator_saturated(summary: &WindowSummary) -> bool {
     let counts = &summary.total.counts;
-    let misses_rate_by_itself = summary.held_back == 0
-        && counts.successes > 0
-        && (counts.requests as f64) < ACHIEVED_SHARE * counts.due as f64;
+    let misses_rate_by_itself =
+        summary.held_back == 0 && counts.successes > 0 && misses_rate(summary);
     let latency_p99_ms = summary.total.latency_ms.p99.unwrap_or(0.0);
     let is_late = summary.generator_lag_ms.p99.is_some_and(|lag_ms| {
         lag_ms > GENERATOR_LAG_MS && lag_ms > GENERATOR_LAG_SHARE * latency_p99_ms
@@ -187,9 +186,17 @@ fn is_generator_saturated(summary: &WindowSummary) -> bool {
     uses_its_cores_up(summary) || misses_rate_by_itself || is_late
 }
 
+/// Whether less was sent before the right edge than was due in the window. One
+/// request that was on its way over the edge is no miss.
+fn misses_rate(summary: &WindowSummary) -> bool {
+    let due = summary.total.counts.due as f64;
+    let sent_inside = summary.total.achieved_rate_rps * summary.length.as_secs_f64();
+    due - sent_inside > ((1.0 - ACHIEVED_SHARE) * due).max(1.0) + 1e-6
+}
+
 fn is_overloaded(summary: &WindowSummary) -> bool {
     let counts = &summary.total.counts;
-    (counts.requests as f64) < ACHIEVED_SHARE * counts.due as f64
+    misses_rate(summary)
         || counts.unsent > 0
         || counts.abandoned > 0
         || summary.total.p99_due_ms == Some(f64::INFINITY)
@@ -223,6 +230,8 @@ mod tests {
         total.counts.successes = 15_000;
         total.latency_ms.p99 = Some(5.0);
         total.p99_due_ms = Some(5.0);
+        total.throughput_rps = 500.0;
+        total.achieved_rate_rps = 500.0;
         WindowSummary {
             started: Instant::now(),
             length: Duration::from_secs(30),
@@ -301,6 +310,24 @@ mod tests {
             }),
             overloaded
         );
+    }
+
+    #[test]
+    fn a_rate_that_is_made_up_for_during_the_drain_is_missed_all_the_same() {
+        let behind = |summary: &mut WindowSummary| {
+            // All 15,000 left, 1,500 of them after the right edge.
+            summary.total.achieved_rate_rps = 450.0;
+            summary.held_back = 9_000;
+        };
+        assert_eq!(verdict(OPEN, behind), valid(&[Flag::Overloaded]));
+        let by_itself = verdict(OPEN, |summary| {
+            behind(summary);
+            summary.held_back = 0;
+        });
+        assert_eq!(by_itself.reasons, [Reason::GeneratorSaturated]);
+        // 1 % is slack for the edge.
+        let at_the_edge = verdict(OPEN, |summary| summary.total.achieved_rate_rps = 495.0);
+        assert_eq!(at_the_edge, valid(&[]));
     }
 
     #[test]
