@@ -197,9 +197,14 @@ async fn request(
                     // from the next one.
                     *connection = None;
                     if cancel == Cancel::Abandoned {
+                        let at = Instant::now();
+                        thread.note_failure(at, || {
+                            let name = &prepared.names[operation.name as usize];
+                            format!("{name}: no answer when the drain was over")
+                        });
                         return Ended {
                             outcome: Outcome::Abandoned,
-                            at: Instant::now(),
+                            at,
                         };
                     }
                     Err(ClientError {
