@@ -48,6 +48,12 @@ impl Counts {
         }
     }
 
+    /// Counts so many requests that were due and never sent.
+    pub fn add_unsent(&mut self, n: u64) {
+        self.due += n;
+        self.unsent += n;
+    }
+
     /// Adds every count of another part of the same window.
     pub fn merge(&mut self, other: &Self) {
         // Destructured, so that a new count cannot be forgotten here.

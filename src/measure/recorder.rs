@@ -47,6 +47,22 @@ pub struct Sample {
     pub is_sent_inside: bool,
 }
 
+/// Requests of one second that were due and that the generator's pacing never
+/// came to: too many to note one by one.
+///
+/// **Units**: nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unpaced {
+    /// Index of the operation.
+    pub operation: u32,
+    /// Second of the phase in which they were due.
+    pub second: u32,
+    /// How many.
+    pub n: u64,
+    /// From the beginning of the second to when they were given up.
+    pub waited_ns: u64,
+}
+
 /// Counts and distributions of one phase, by operation.
 #[derive(Debug, Clone)]
 pub struct Recorder {
@@ -149,6 +165,20 @@ impl Recorder {
             .entry((sample.second, sample.operation, sample.outcome))
             .or_default()
             .record(sample.latency_ns);
+    }
+
+    /// Records requests that the pacing never came to: unsent, and late by the
+    /// generator's own doing.
+    ///
+    /// **Panics**: when the operation's index is not one of the names'.
+    pub fn record_unpaced(&mut self, unpaced: &Unpaced) {
+        let record = &mut self.operations[unpaced.operation as usize];
+        record.counts.add_unsent(unpaced.n);
+        self.generator_lag.record_n(unpaced.waited_ns, unpaced.n);
+        self.intervals
+            .entry((unpaced.second, unpaced.operation, Outcome::Unsent))
+            .or_default()
+            .record_n(unpaced.waited_ns, unpaced.n);
     }
 
     /// Records one journey that ended in the phase.
