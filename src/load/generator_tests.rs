@@ -204,6 +204,25 @@ fn a_refused_connection_does_not_spin() {
 }
 
 #[test]
+fn a_journey_whose_steps_cannot_be_sent_does_not_spin() {
+    let server = TestServer::start(|_| Reply::Answer(500, "down".into()));
+    let text = "on_failure = \"continue\"\n\
+                [[step]]\npath = \"/\"\ncapture = { x = \"$.x\" }\n\
+                [[step]]\npath = \"/${x}\"\n[[step]]\npath = \"/b/${x}\"";
+    let summary = run_one(plan(&server.target, workload(text), &[(closed(2), 500)]));
+    let counts = summary.total.counts;
+    // Each unset `${}` is an error of its request, as the journey goes on.
+    assert_eq!(counts.errors.template, 2 * counts.errors.status);
+    assert_eq!(counts.due, 3 * counts.errors.status);
+    assert!(
+        (2..=12).contains(&counts.errors.status),
+        "a journey per 100 ms and user: {counts:?}"
+    );
+    assert!(server.requests() <= 14, "{}", server.requests());
+    assert_adds_up(&summary);
+}
+
+#[test]
 fn timeouts_are_counted_and_the_next_request_uses_a_new_connection() {
     let server = TestServer::start(|got: &Got| {
         if got.index == 0 {
