@@ -30,7 +30,8 @@ async fn run_user(thread: Rc<Thread>, user: u32, start: Instant) {
     let sitter = Sitter::User(user);
     let mut seat = thread.take_seat(sitter);
     while journey::is_wanted(&thread, sitter) {
-        if journey::run(&thread, &mut seat, None).await == JourneyEnd::Aborted {
+        let end = journey::run(&thread, &mut seat, None).await;
+        if matches!(end, JourneyEnd::Aborted | JourneyEnd::Fruitless) {
             let now = Instant::now();
             thread.wait(&seat.slot, now, now + PAUSE).await;
         }

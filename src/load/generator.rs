@@ -91,23 +91,25 @@ const SIGNALS_PER_PHASE: usize = 3;
 impl RunningLoad {
     /// Starts the threads and the first phase.
     ///
-    /// **Errors**: a plan without phases, threads, users or rate; names of the
+    /// **Errors**: a plan without phases, threads, users or rate, or with more than
+    /// one host can carry; names of the
     /// workload without a value; requests that cannot be built; no thread.
     pub fn start(plan: LoadPlan) -> Result<Self, LoadError> {
         check(&plan)?;
         let prepared = prepare(&plan.workload, &plan.target, &plan.variables)?;
+        let n_threads = n_threads(&plan);
         let thread_plan = Arc::new(ThreadPlan {
             prepared,
             address: plan.target.address,
             timeout: plan.timeout,
-            n_threads: plan.threads,
+            n_threads,
             seed: plan.seed,
         });
         let n_lifecycle = plan.phases.len() * SIGNALS_PER_PHASE;
         let (signal_sender, signals) = signals::channel(n_lifecycle + TICKS_KEPT);
         let (reports, inbox) = mpsc::channel();
-        let mut threads = Vec::with_capacity(plan.threads);
-        for index in 0..plan.threads {
+        let mut threads = Vec::with_capacity(n_threads);
+        for index in 0..n_threads {
             match spawn_thread(index, &thread_plan, &reports) {
                 Ok(thread) => threads.push(thread),
                 Err(source) => {
@@ -140,7 +142,7 @@ impl RunningLoad {
                 result.unwrap_or(Err(LoadError::ConductorBroken))
             })
             .map_err(|source| LoadError::Thread {
-                thread: plan.threads,
+                thread: n_threads,
                 source,
             })?;
         Ok(Self {
@@ -188,6 +190,25 @@ impl Drop for RunningLoad {
     }
 }
 
+/// Most users of a closed loop, and journeys under way in an open one: each may
+/// hold a connection, and a host has fewer than 65,536 ports to one address.
+const MOST_CONNECTIONS: u32 = 60_000;
+/// Most load threads; more than any host of the tool has cores.
+const MOST_THREADS: usize = 1_024;
+/// Highest rate; beyond it arrivals are closer together than 10 ns.
+const HIGHEST_RATE_RPS: f64 = 100_000_000.0;
+/// Lowest rate; one request in eleven days.
+const LOWEST_RATE_RPS: f64 = 1e-6;
+
+/// Load threads to start: one without a user or an arrival would only wait.
+fn n_threads(plan: &LoadPlan) -> usize {
+    let most_used = plan.phases.iter().map(|phase| match phase.model {
+        LoadModel::Closed { users } => users as usize,
+        LoadModel::Open { max_in_flight, .. } => max_in_flight as usize,
+    });
+    plan.threads.min(most_used.max().unwrap_or_default())
+}
+
 fn check(plan: &LoadPlan) -> Result<(), LoadError> {
     let bad = |what: String| Err(LoadError::BadPlan(what));
     if plan.phases.is_empty() {
@@ -195,6 +216,12 @@ fn check(plan: &LoadPlan) -> Result<(), LoadError> {
     }
     if plan.threads == 0 {
         return bad("it has no load thread".to_owned());
+    }
+    if plan.threads > MOST_THREADS {
+        let n = plan.threads;
+        return bad(format!(
+            "it has {n} load threads (allowed: 1 to {MOST_THREADS})"
+        ));
     }
     if plan.timeout.is_zero() {
         return bad("its time-out is zero".to_owned());
@@ -210,25 +237,32 @@ fn check(plan: &LoadPlan) -> Result<(), LoadError> {
         if phase.duration.is_zero() {
             return bad(format!("phase `{name}` has no duration"));
         }
-        match phase.model {
-            LoadModel::Closed { users: 0 } => {
-                return bad(format!("phase `{name}` has no users"));
-            }
-            LoadModel::Open {
-                max_in_flight: 0, ..
-            } => return bad(format!("phase `{name}` lets nothing be in flight")),
-            LoadModel::Open {
-                requests_per_second,
-                ..
-            } if !(requests_per_second.is_finite() && requests_per_second > 1e-6) => {
-                return bad(format!(
-                    "phase `{name}` has the rate {requests_per_second} (allowed: above 0)"
-                ));
-            }
-            LoadModel::Closed { .. } | LoadModel::Open { .. } => {}
-        }
+        check_model(name, phase.model)?;
     }
     Ok(())
+}
+
+fn check_model(phase: &str, model: LoadModel) -> Result<(), LoadError> {
+    let bad = |what: String| Err(LoadError::BadPlan(format!("phase `{phase}` {what}")));
+    match model {
+        LoadModel::Closed { users: 0 } => bad("has no users".to_owned()),
+        LoadModel::Closed { users } if users > MOST_CONNECTIONS => bad(format!(
+            "has {users} users (allowed: 1 to {MOST_CONNECTIONS})"
+        )),
+        LoadModel::Open {
+            max_in_flight: 0, ..
+        } => bad("lets nothing be in flight".to_owned()),
+        LoadModel::Open { max_in_flight, .. } if max_in_flight > MOST_CONNECTIONS => bad(format!(
+            "lets {max_in_flight} journeys be in flight (allowed: 1 to {MOST_CONNECTIONS})"
+        )),
+        LoadModel::Open {
+            requests_per_second: rate,
+            ..
+        } if !(rate > LOWEST_RATE_RPS && rate <= HIGHEST_RATE_RPS) => bad(format!(
+            "has the rate {rate} (allowed: above 0, to {HIGHEST_RATE_RPS})"
+        )),
+        LoadModel::Closed { .. } | LoadModel::Open { .. } => Ok(()),
+    }
 }
 
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use crate::load::test_load::{
 };
 use crate::load::test_server::{Got, Reply, TestServer, ok};
 use crate::load::{Target, Workload};
-use crate::measure::{Judgement, Pacing, judge};
+use crate::measure::{Flag, Judgement, Pacing, judge};
 
 #[test]
 fn a_closed_loop_counts_what_the_server_counts() {
@@ -204,6 +204,25 @@ fn a_refused_connection_does_not_spin() {
 }
 
 #[test]
+fn a_journey_whose_steps_cannot_be_sent_does_not_spin() {
+    let server = TestServer::start(|_| Reply::Answer(500, "down".into()));
+    let text = "on_failure = \"continue\"\n\
+                [[step]]\npath = \"/\"\ncapture = { x = \"$.x\" }\n\
+                [[step]]\npath = \"/${x}\"\n[[step]]\npath = \"/b/${x}\"";
+    let summary = run_one(plan(&server.target, workload(text), &[(closed(2), 500)]));
+    let counts = summary.total.counts;
+    // Each unset `${}` is an error of its request, as the journey goes on.
+    assert_eq!(counts.errors.template, 2 * counts.errors.status);
+    assert_eq!(counts.due, 3 * counts.errors.status);
+    assert!(
+        (2..=12).contains(&counts.errors.status),
+        "a journey per 100 ms and user: {counts:?}"
+    );
+    assert!(server.requests() <= 14, "{}", server.requests());
+    assert_adds_up(&summary);
+}
+
+#[test]
 fn timeouts_are_counted_and_the_next_request_uses_a_new_connection() {
     let server = TestServer::start(|got: &Got| {
         if got.index == 0 {
@@ -248,6 +267,17 @@ fn requests_in_flight_after_the_drain_are_abandoned_not_lost() {
     let first = summaries[0].total.counts;
     assert_eq!((first.due, first.successes, first.abandoned), (24, 20, 4));
     assert_eq!(summaries[0].total.p99_due_ms, Some(f64::INFINITY));
+    // At most one line from each thread at a time.
+    let failures = &summaries[0].failures;
+    assert!(
+        failures
+            .iter()
+            .all(|line| line == "GET /: no answer when the drain was over")
+            && !failures.is_empty(),
+        "{failures:?}"
+    );
+    let flags = judge(&summaries[0], Pacing::Closed).flags;
+    assert!(flags.contains(&Flag::Stalled), "{flags:?}");
     let second = summaries[1].total.counts;
     assert_eq!(second.successes, second.due);
     assert!(second.successes > 20, "all users are back: {second:?}");
@@ -397,6 +427,21 @@ fn a_task_that_panics_becomes_an_error() {
 }
 
 #[test]
+fn no_more_threads_are_started_than_have_something_to_do() {
+    let server = TestServer::start(|_| Reply::After(ms(1), Box::new(ok())));
+    let mut plan = plan(
+        &server.target,
+        Workload::get("/"),
+        &[(closed(3), 100), (open(50.0, 2), 100)],
+    );
+    plan.threads = 1_024;
+    assert_eq!(n_threads(&plan), 3);
+    let summaries = run(plan);
+    assert_eq!((summaries[0].threads, summaries[1].threads), (3, 2));
+    assert!(summaries[0].total.counts.successes > 0);
+}
+
+#[test]
 fn a_plan_that_makes_no_sense_is_refused_before_anything_starts() {
     let target = TestServer::start(|_| ok()).target.clone();
     let refused = |change: fn(&mut LoadPlan)| {
@@ -411,6 +456,15 @@ fn a_plan_that_makes_no_sense_is_refused_before_anything_starts() {
     assert!(refused(|plan| plan.phases[0].model = open(f64::NAN, 1)).contains("the rate NaN"));
     assert!(refused(|plan| plan.phases[0].model = open(1.0, 0)).contains("in flight"));
     assert!(refused(|plan| plan.phases[0].duration = Duration::ZERO).contains("no duration"));
+    // What the matrix refuses: 100,000 threads ended in a panic.
+    assert!(refused(|plan| plan.threads = 100_000).contains("100000 load threads"));
+    assert!(refused(|plan| plan.phases[0].model = closed(60_001)).contains("60001 users"));
+    assert!(refused(|plan| plan.phases[0].model = open(1.0, 60_001)).contains("60001 journeys"));
+    for rate in [1.1e8, f64::INFINITY, -1.0] {
+        let plan = plan(&target, Workload::get("/"), &[(open(rate, 1), 100)]);
+        let why = RunningLoad::start(plan).unwrap_err().to_string();
+        assert!(why.contains("the rate"), "{why}");
+    }
     let unset = refused(|plan| {
         let text = "[[step]]\npath = \"/${cpus}/${web}\"\nheaders = { a = \"${env.TOKEN}\" }";
         plan.workload = Arc::new(workload(text));

@@ -16,8 +16,9 @@ use super::thread::{Thread, nanoseconds};
 use super::workload::OnFailure;
 use crate::measure::{ErrorClass, Outcome, Sample};
 
-/// How long a closed-loop user waits after an aborted journey or a refused
-/// connection, so that a service that fails fast is not hammered.
+/// How long a closed-loop user waits after an aborted journey, a refused
+/// connection or a journey whose steps could not be sent, so that a service that fails
+/// fast is not hammered and the generator does not spin.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
 
 /// When an open-loop request should leave.
@@ -33,10 +34,12 @@ pub(super) struct Due {
 /// How a journey ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum JourneyEnd {
-    /// All steps were answered.
+    /// All steps were tried.
     Whole,
     /// A step failed and the rest was not attempted.
     Aborted,
+    /// No step succeeded, and there were some that could not be sent for that.
+    Fruitless,
     /// The phase no longer wants it.
     Cut,
 }
@@ -57,6 +60,7 @@ pub(super) async fn run(thread: &Thread, seat: &mut Seat, arrival: Option<Due>) 
     let mut due = arrival;
     let mut began = arrival.map(|due| due.at);
     let mut journey_outcome = Outcome::Success;
+    let (mut has_success, mut has_unsendable) = (false, false);
     for (index, operation) in prepared.operations.iter().enumerate() {
         if !is_wanted(thread, sitter) {
             return JourneyEnd::Cut;
@@ -76,6 +80,8 @@ pub(super) async fn run(thread: &Thread, seat: &mut Seat, arrival: Option<Due>) 
         thread.request_starts(&seat.slot, left_at, is_counted);
         let ended = request(thread, seat, operation, &mut captures).await;
         thread.request_ends(&seat.slot, ended.at);
+        has_success |= ended.outcome == Outcome::Success;
+        has_unsendable |= ended.outcome == Outcome::Error(ErrorClass::Template);
         if is_counted {
             record(thread, operation, &ended, left_at, due);
         }
@@ -110,7 +116,11 @@ pub(super) async fn run(thread: &Thread, seat: &mut Seat, arrival: Option<Due>) 
             sendable: next,
         });
     }
-    JourneyEnd::Whole
+    if has_unsendable && !has_success {
+        JourneyEnd::Fruitless
+    } else {
+        JourneyEnd::Whole
+    }
 }
 
 fn sitter_of(arrival: Option<Due>, seat: &Seat) -> Sitter {
@@ -156,6 +166,7 @@ fn record(thread: &Thread, operation: &Ready, ended: &Ended, left_at: Instant, d
         service_ns: since(left_at, ended.at),
         lag_ns: since(moment, left_at),
         generator_lag_ns: due.map_or(0, |due| since(due.sendable, left_at)),
+        is_sent_inside: left_at < phase.end,
     });
 }
 
@@ -196,9 +207,14 @@ async fn request(
                     // from the next one.
                     *connection = None;
                     if cancel == Cancel::Abandoned {
+                        let at = Instant::now();
+                        thread.note_failure(at, || {
+                            let name = &prepared.names[operation.name as usize];
+                            format!("{name}: no answer when the drain was over")
+                        });
                         return Ended {
                             outcome: Outcome::Abandoned,
-                            at: Instant::now(),
+                            at,
                         };
                     }
                     Err(ClientError {

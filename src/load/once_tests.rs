@@ -69,7 +69,8 @@ fn status_and_body_decide_the_outcome() {
         ),
         (json("{\"id\": 7}"), want_id, Outcome::Success),
         (json("{\"id\": 7"), want_id, Outcome::Error(Body)),
-        (json("{\"id\": null}"), want_id, Outcome::Error(Body)),
+        // Present is present; `/${id}` cannot be sent with it.
+        (json("{\"id\": null}"), want_id, Outcome::Success),
         (json("{\"it\": 7}"), want_id, Outcome::Error(Body)),
         (
             ok(),
@@ -89,6 +90,41 @@ fn status_and_body_decide_the_outcome() {
             Outcome::Error(Body),
         ),
     ]);
+}
+
+#[test]
+fn a_null_is_captured_and_a_missing_capture_leaves_the_others() {
+    let server = TestServer::start(|_| Reply::Answer(200, "{\"n\": null, \"z\": 7}".into()));
+    let workload = workload(
+        "on_failure = \"continue\"\n\
+         [[step]]\npath = \"/\"\ncapture = { a = \"$.a\", n = \"$.n\", z = \"$.z\" }\n\
+         [[step]]\nmethod = \"POST\"\npath = \"/${z}\"\njson = { n = \"${n}\", z = \"${z}\" }\n\
+         expect = { json = { \"$.n\" = \"${n}\" } }\n\
+         [[step]]\npath = \"/${n}\"\n[[step]]\npath = \"/${a}\"",
+    );
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let exchanges = runtime
+        .block_on(once(&server.target, &workload, &IndexMap::new(), ms(2_000)))
+        .unwrap();
+    let why: Vec<&str> = exchanges
+        .iter()
+        .map(|exchange| exchange.why.as_deref().unwrap_or_default())
+        .collect();
+    assert!(why[0].contains("the body has no `$.a`"), "{why:?}");
+    assert_eq!(
+        why[1..],
+        [
+            "",
+            "`${n}` was captured as null, which is no text",
+            "`${a}` was not captured"
+        ]
+    );
+    let sent = exchanges[1].request.as_ref().unwrap();
+    assert_eq!(sent.path, "/7");
+    assert_eq!(sent.body, "{\"n\":null,\"z\":7}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use super::journey::{self, Due};
 use super::plan::LoadModel;
 use super::slot::Sitter;
 use super::thread::{PhaseClock, Thread, nanoseconds};
-use crate::measure::{Outcome, Sample};
+use crate::measure::{Outcome, Sample, Unpaced};
 
 /// After so many arrivals in one go others get a turn: when the thread cannot
 /// keep up, answers must still be read.
@@ -36,8 +36,60 @@ pub(super) struct OpenState {
 /// What the thread and the task that paces share.
 #[derive(Debug)]
 struct Pacer {
-    next_due: Cell<Instant>,
+    start: Instant,
+    journeys_per_second: f64,
+    n_threads: u64,
+    /// The arrival that is handed on next.
+    next: Cell<u64>,
     stops_at: Cell<Option<Instant>>,
+}
+
+impl Pacer {
+    fn due_of(&self, arrival: u64) -> Instant {
+        self.start + Duration::from_secs_f64(arrival as f64 / self.journeys_per_second)
+    }
+
+    fn next_due(&self) -> Instant {
+        self.due_of(self.next.get())
+    }
+
+    /// The first arrival of this thread, from the next one on, due at or after a moment.
+    fn first_from(&self, moment: Instant) -> u64 {
+        let next = self.next.get();
+        let since_start = moment.saturating_duration_since(self.start).as_secs_f64();
+        let number = (since_start * self.journeys_per_second) as u64;
+        let n_steps = number.saturating_sub(next) / self.n_threads;
+        let mut arrival = next + n_steps * self.n_threads;
+        // Rounding may have led a step too far or not far enough.
+        while arrival > next && self.due_of(arrival - self.n_threads) >= moment {
+            arrival -= self.n_threads;
+        }
+        while self.due_of(arrival) < moment {
+            arrival += self.n_threads;
+        }
+        arrival
+    }
+
+    /// Passes over what should have been handed on before the phase's end and was
+    /// not, and says how many that were in which second.
+    ///
+    /// Counted, not walked: a rate far beyond what a thread can pace leaves
+    /// millions behind, and the drain must end when it is over.
+    fn skip_to_end_of(&self, phase: &PhaseClock) -> Vec<(u32, u64)> {
+        let mut skipped = Vec::new();
+        while self.next_due() < phase.end {
+            let second = self
+                .next_due()
+                .saturating_duration_since(phase.start)
+                .as_secs();
+            let second_ends = phase.start + Duration::from_secs(second + 1);
+            let from = self.next.get();
+            self.next.set(self.first_from(second_ends.min(phase.end)));
+            let n_skipped = (self.next.get() - from) / self.n_threads;
+            skipped.push((u32::try_from(second).unwrap_or(u32::MAX), n_skipped));
+        }
+        skipped
+    }
 }
 
 impl OpenState {
@@ -46,7 +98,7 @@ impl OpenState {
         self.pacer
             .borrow()
             .as_ref()
-            .is_none_or(|pacer| pacer.next_due.get() >= moment)
+            .is_none_or(|pacer| pacer.next_due() >= moment)
     }
 
     /// Whether an arrival of the phase still waits for its turn.
@@ -55,7 +107,7 @@ impl OpenState {
         self.waiting.borrow().iter().any(|due| phase.holds(*due))
     }
 
-    /// Takes the phase's waiting arrivals out: they are unsent.
+    /// Takes the phase's arrivals out that wait or were not handed on: they are unsent.
     pub(super) fn give_up(&self, thread: &Thread, phase: &PhaseClock, now: Instant) {
         let Some(first) = thread.plan.prepared.operations.first() else {
             return;
@@ -74,9 +126,21 @@ impl OpenState {
                 service_ns: 0,
                 lag_ns: waited,
                 generator_lag_ns: 0,
+                is_sent_inside: false,
             });
             false
         });
+        let pacer = self.pacer.borrow().clone();
+        for (second, n_skipped) in pacer.iter().flat_map(|pacer| pacer.skip_to_end_of(phase)) {
+            thread.totals.borrow_mut().arrivals += n_skipped;
+            let second_began = phase.start + Duration::from_secs(u64::from(second));
+            thread.record_unpaced(Unpaced {
+                operation: first.name,
+                second,
+                n: n_skipped,
+                waited_ns: nanoseconds(now.saturating_duration_since(second_began)),
+            });
+        }
     }
 
     /// Counts the time under way up to now.
@@ -129,33 +193,22 @@ pub(super) fn begin(thread: &Rc<Thread>, clock: PhaseClock) {
     open.most_under_way
         .set(share(max_in_flight, thread.index, n_threads));
     let n_requests = thread.plan.prepared.operations.len();
-    let journeys_per_second = requests_per_second / n_requests as f64;
     let pacer = Rc::new(Pacer {
-        next_due: Cell::new(clock.start),
+        start: clock.start,
+        journeys_per_second: requests_per_second / n_requests as f64,
+        n_threads: n_threads as u64,
+        next: Cell::new(thread.index as u64),
         stops_at: Cell::new(None),
     });
     *open.pacer.borrow_mut() = Some(Rc::clone(&pacer));
-    thread.spawn(pace(
-        Rc::clone(thread),
-        pacer,
-        clock.start,
-        journeys_per_second,
-        n_threads as u64,
-    ));
+    thread.spawn(pace(Rc::clone(thread), pacer));
 }
 
-async fn pace(
-    thread: Rc<Thread>,
-    pacer: Rc<Pacer>,
-    start: Instant,
-    journeys_per_second: f64,
-    n_threads: u64,
-) {
-    let mut arrival = thread.index as u64;
+async fn pace(thread: Rc<Thread>, pacer: Rc<Pacer>) {
     let mut n_in_a_row = 0;
     loop {
-        let due = start + Duration::from_secs_f64(arrival as f64 / journeys_per_second);
-        pacer.next_due.set(due);
+        let arrival = pacer.next.get();
+        let due = pacer.due_of(arrival);
         if due > Instant::now() {
             n_in_a_row = 0;
             thread.timer.sleep_until(due).await;
@@ -163,12 +216,18 @@ async fn pace(
             n_in_a_row = 0;
             tokio::task::yield_now().await;
         }
-        if pacer.stops_at.get().is_some_and(|stop| due >= stop) {
+        // What is left behind when the next phase begins belongs to nobody.
+        let is_over = |stop| due >= stop || Instant::now() >= stop;
+        if pacer.stops_at.get().is_some_and(is_over) {
             return;
         }
+        if pacer.next.get() != arrival {
+            // Passed over at the end of the drain.
+            continue;
+        }
+        pacer.next.set(arrival + pacer.n_threads);
         arrive(&thread, due);
         n_in_a_row += 1;
-        arrival += n_threads;
     }
 }
 

@@ -7,6 +7,7 @@ use crate::load::test_load::{
     assert_adds_up, closed, ms, open, plan, run, run_one, seen_within, workload,
 };
 use crate::load::test_server::{Got, Reply, TestServer, ok};
+use crate::measure::{Flag, Pacing, Reason, judge};
 
 #[test]
 fn shares_add_up_and_differ_by_one_at_most() {
@@ -104,6 +105,102 @@ fn arrivals_that_never_leave_are_unsent_and_the_rest_abandoned() {
         .map(|interval| interval.tag.as_str())
         .collect();
     assert_eq!(tags, ["GET%20%2F|abandoned", "GET%20%2F|unsent"]);
+}
+
+#[test]
+fn throughput_is_what_was_sent_in_the_window_not_what_the_drain_made_up_for() {
+    // Ten at once for 20 ms each: at most 500/s, whatever is asked for.
+    let server = TestServer::start(|_| Reply::After(ms(20), Box::new(ok())));
+    let mut plan = plan(
+        &server.target,
+        Workload::get("/"),
+        &[(open(2_000.0, 10), 1_000)],
+    );
+    plan.drain = ms(1_500);
+    let summary = run_one(plan);
+    let total = &summary.total;
+    assert_eq!(total.counts.due, 2_000);
+    assert!(total.throughput_rps <= 520.0, "{}", total.throughput_rps);
+    assert!(total.throughput_rps > 100.0, "{}", total.throughput_rps);
+    assert!(total.achieved_rate_rps <= 520.0, "{total:?}");
+    assert!(
+        total.counts.successes as f64 > 1.3 * total.throughput_rps,
+        "those of the drain are counted: {total:?}"
+    );
+    assert_eq!(summary.operations[0].1.throughput_rps, total.throughput_rps);
+    let verdict = judge(&summary, Pacing::Open);
+    assert!(verdict.flags.contains(&Flag::Overloaded), "{verdict:?}");
+}
+
+#[test]
+fn what_the_pacing_passes_over_is_what_walking_would_have_counted() {
+    let start = Instant::now();
+    for (rate, n_threads, index, next) in [
+        (1_000_000.0, 2, 1, 70_001),
+        (777.7, 3, 2, 5),
+        (3.0, 1, 0, 0),
+        (0.4, 2, 0, 0),
+    ] {
+        let pacer = Pacer {
+            start,
+            journeys_per_second: rate,
+            n_threads,
+            next: Cell::new(next),
+            stops_at: Cell::new(None),
+        };
+        assert_eq!(next % n_threads, index);
+        let phase = PhaseClock {
+            index: 0,
+            start,
+            end: start + ms(2_500),
+            model: open(rate, 1),
+        };
+        let mut walked = [0; 3];
+        let mut arrival = next;
+        while pacer.due_of(arrival) < phase.end {
+            let since_start = pacer.due_of(arrival) - start;
+            walked[usize::try_from(since_start.as_secs()).unwrap()] += 1;
+            arrival += n_threads;
+        }
+        let mut counted = [0; 3];
+        for (second, n) in pacer.skip_to_end_of(&phase) {
+            counted[second as usize] += n;
+        }
+        assert_eq!(counted, walked, "{rate}");
+        assert_eq!(pacer.next.get(), arrival);
+        assert_eq!(pacer.skip_to_end_of(&phase), []);
+    }
+}
+
+#[test]
+fn the_drain_ends_although_the_pacing_is_far_behind() {
+    // A million a second for a second took 26 s.
+    let server = TestServer::start(|_| ok());
+    let rate = 20_000_000.0;
+    let mut plan = plan(
+        &server.target,
+        Workload::get("/"),
+        &[(open(rate, 50), 1_000), (open(100.0, 50), 500)],
+    );
+    plan.drain = ms(200);
+    let begun = Instant::now();
+    let summaries = run(plan);
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(12), "{took:?}");
+    let first = &summaries[0];
+    assert_eq!(first.total.counts.due, 20_000_000);
+    assert_eq!(first.arrivals, 20_000_000);
+    assert!(first.total.counts.unsent > 10_000_000);
+    assert!(first.total.counts.successes > 0);
+    let in_intervals: u64 = first
+        .intervals
+        .iter()
+        .map(|interval| interval.histogram().len())
+        .sum();
+    assert_eq!(in_intervals, first.total.counts.due);
+    let reasons = judge(first, Pacing::Open).reasons;
+    assert!(reasons.contains(&Reason::GeneratorSaturated), "{reasons:?}");
+    assert_eq!(summaries[1].arrivals, 50, "it does not reach into the next");
 }
 
 #[test]

@@ -265,19 +265,20 @@ impl Ready {
         names: &[String],
         dynamic: &mut Dynamic<'_>,
     ) -> Result<Outgoing, String> {
-        let unset = |slot: usize| format!("`${{{}}}` was not captured", names[slot]);
+        let captures = dynamic.captures;
+        let unset = |slot: usize| missing(names, captures, slot);
         let mut text = String::new();
         let uri = match &self.uri {
             ReadyUri::Fixed(uri) => uri.clone(),
             ReadyUri::Open(pieces) => {
-                pieces.render(&mut text, dynamic).map_err(unset)?;
+                pieces.render_text(&mut text, dynamic).map_err(unset)?;
                 parse_uri(&text)?
             }
         };
         let mut headers = self.headers.clone();
         for (name, pieces) in &self.open_headers {
             text.clear();
-            pieces.render(&mut text, dynamic).map_err(unset)?;
+            pieces.render_text(&mut text, dynamic).map_err(unset)?;
             headers.insert(name.clone(), header_value(&text)?);
         }
         let body = match &self.body {
@@ -361,9 +362,10 @@ impl Ready {
     ) -> Result<(), String> {
         if let Some(contains) = &self.expect.contains {
             let mut text = String::new();
+            let captures = dynamic.captures;
             contains
-                .render(&mut text, dynamic)
-                .map_err(|slot| format!("`${{{}}}` was not captured", prepared.captures[slot]))?;
+                .render_text(&mut text, dynamic)
+                .map_err(|slot| missing(&prepared.captures, captures, slot))?;
             let needle = text.as_bytes();
             let is_found = needle.is_empty()
                 || answer
@@ -389,13 +391,12 @@ impl Ready {
         if let Some(document) = &document {
             self.check_json(prepared, document, dynamic)?;
         }
+        let mut outcome = Ok(());
         for capture in &self.captures {
             let value = match &capture.source {
                 CaptureSource::Json(path) => document
                     .as_ref()
                     .and_then(|document| path.find(document))
-                    // `"id": null` is no id that a later request could use.
-                    .filter(|value| !value.is_null())
                     .cloned()
                     .ok_or_else(|| {
                         format!(
@@ -403,17 +404,21 @@ impl Ready {
                             path.as_str(),
                             excerpt(&answer.body)
                         )
-                    })?,
+                    }),
                 CaptureSource::Header(name) => answer
                     .headers
                     .get(name)
                     .and_then(|value| value.to_str().ok())
                     .map(|value| Value::String(value.to_owned()))
-                    .ok_or_else(|| format!("the answer has no header `{name}`"))?,
+                    .ok_or_else(|| format!("the answer has no header `{name}`")),
             };
-            captured.push((capture.slot, value));
+            match value {
+                Ok(value) => captured.push((capture.slot, value)),
+                // The others may be there, and a journey may go on with them.
+                Err(why) => outcome = outcome.and(Err(why)),
+            }
         }
-        Ok(())
+        outcome
     }
 
     fn looks_into_json(&self) -> bool {
@@ -430,10 +435,11 @@ impl Ready {
         document: &Value,
         dynamic: &mut Dynamic<'_>,
     ) -> Result<(), String> {
+        let captures = dynamic.captures;
         for (path, expected) in &self.expect.json {
             let expected = expected
                 .value(dynamic)
-                .map_err(|slot| format!("`${{{}}}` was not captured", prepared.captures[slot]))?;
+                .map_err(|slot| missing(&prepared.captures, captures, slot))?;
             let found = path.find(document);
             if !found.is_some_and(|found| is_same(found, &expected)) {
                 let found = found.map_or_else(|| "nothing".to_owned(), Value::to_string);
@@ -444,6 +450,15 @@ impl Ready {
             }
         }
         Ok(())
+    }
+}
+
+/// Why a capture could not be filled in.
+fn missing(names: &[String], captures: &[Option<Value>], slot: usize) -> String {
+    let name = &names[slot];
+    match captures.get(slot) {
+        Some(Some(Value::Null)) => format!("`${{{name}}}` was captured as null, which is no text"),
+        _ => format!("`${{{name}}}` was not captured"),
     }
 }
 

@@ -298,6 +298,24 @@ impl Pieces {
         Ok(())
     }
 
+    /// Like `render`, where the text is no JSON: a capture that is null is missing.
+    ///
+    /// `/Patient/null` would be a request for something else.
+    pub(super) fn render_text(
+        &self,
+        out: &mut String,
+        dynamic: &mut Dynamic<'_>,
+    ) -> Result<(), usize> {
+        for piece in &self.0 {
+            if let Piece::Capture(slot) | Piece::EscapedCapture(slot) = piece
+                && dynamic.capture(*slot)?.is_null()
+            {
+                return Err(*slot);
+            }
+        }
+        self.render(out, dynamic)
+    }
+
     /// The value of this request: typed where one piece stands alone, else text.
     pub(super) fn value(&self, dynamic: &mut Dynamic<'_>) -> Result<Value, usize> {
         match self.0.as_slice() {
@@ -308,7 +326,7 @@ impl Pieces {
             }
             _ => {
                 let mut text = String::new();
-                self.render(&mut text, dynamic)?;
+                self.render_text(&mut text, dynamic)?;
                 Ok(Value::String(text))
             }
         }

@@ -26,7 +26,7 @@ use super::plan::LoadModel;
 use super::prepare::Prepared;
 use super::slot::{Cancel, Seat, Sitter, Slot};
 use super::template::Counter;
-use crate::measure::{Outcome, Sample};
+use crate::measure::{Outcome, Sample, Unpaced};
 
 /// How often deadlines are looked at, the drain is checked and samples leave.
 const HOUSEKEEPING: Duration = Duration::from_millis(10);
@@ -105,6 +105,7 @@ pub(super) enum Report {
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) samples: Vec<Sample>,
+    pub(super) unpaced: Vec<Unpaced>,
     /// Journeys that ended in the phase. **Units**: nanoseconds.
     pub(super) journeys: Vec<(Outcome, u64)>,
     pub(super) failures: Vec<String>,
@@ -334,6 +335,11 @@ impl Thread {
         }
     }
 
+    /// Notes requests of the phase under way that the pacing never came to.
+    pub(super) fn record_unpaced(&self, unpaced: Unpaced) {
+        self.batch.borrow_mut().unpaced.push(unpaced);
+    }
+
     /// Notes a journey, if it ended in the phase under way.
     pub(super) fn record_journey(&self, outcome: Outcome, began: Instant, ended: Instant) {
         if self.phase_at(ended).is_some() {
@@ -416,7 +422,10 @@ impl Thread {
                 slot.cancel(Cancel::Abandoned);
             }
         }
-        self.drain.borrow_mut().is_closing = true;
+        let mut drain = self.drain.borrow_mut();
+        drain.is_closing = true;
+        // A drain reported after the close would be taken for the next phase's.
+        drain.is_reported = true;
     }
 
     fn report_closed(&self, now: Instant, cpu: Duration) {
@@ -440,8 +449,10 @@ impl Thread {
     fn flush(&self) {
         self.flushed.set(Instant::now());
         let batch = self.batch.take();
-        let is_empty =
-            batch.samples.is_empty() && batch.journeys.is_empty() && batch.failures.is_empty();
+        let is_empty = batch.samples.is_empty()
+            && batch.unpaced.is_empty()
+            && batch.journeys.is_empty()
+            && batch.failures.is_empty();
         if !is_empty {
             self.report(Report::Batch(batch));
         }

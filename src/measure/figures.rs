@@ -48,6 +48,12 @@ impl Counts {
         }
     }
 
+    /// Counts so many requests that were due and never sent.
+    pub fn add_unsent(&mut self, n: u64) {
+        self.due += n;
+        self.unsent += n;
+    }
+
     /// Adds every count of another part of the same window.
     pub fn merge(&mut self, other: &Self) {
         // Destructured, so that a new count cannot be forgotten here.
@@ -151,8 +157,11 @@ pub struct Figures {
     /// Requests by outcome.
     pub counts: Counts,
     /// Successes per second of the window's nominal length.
+    ///
+    /// Only those sent before its right edge: what was due in the window and left
+    /// during the drain is in the counts, but took longer than the length to send.
     pub throughput_rps: f64,
-    /// Requests sent per second of the window's nominal length.
+    /// Requests sent before the right edge per second of the window's nominal length.
     pub achieved_rate_rps: f64,
     /// Latency of successes: from the due time (open loop) or from the send (closed loop).
     pub latency_ms: LatencyFigures,

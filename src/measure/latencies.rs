@@ -43,6 +43,17 @@ impl Latencies {
         clamped != ns
     }
 
+    /// Records so many equal times, clamped to the bounds. **Units**: nanoseconds.
+    #[expect(
+        clippy::missing_panics_doc,
+        reason = "the histogram grows with what it is given, so recording cannot fail"
+    )]
+    pub fn record_n(&mut self, ns: u64, n: u64) {
+        self.histogram_mut()
+            .record_n(ns.clamp(LOWEST_NS, HIGHEST_NS), saturated(n))
+            .expect("the value is within the bounds up to which it grows");
+    }
+
     /// Adds all values of another distribution.
     #[expect(
         clippy::missing_panics_doc,
@@ -158,6 +169,15 @@ impl SparseCounts {
         }
     }
 
+    /// Records so many equal times, clamped to the bounds. **Units**: nanoseconds.
+    pub fn record_n(&mut self, ns: u64, n: u64) {
+        let bucket = bucket_of(ns.clamp(LOWEST_NS, HIGHEST_NS));
+        self.merge(&Self {
+            pending: Vec::new(),
+            counts: vec![(bucket, saturated(n))],
+        });
+    }
+
     /// Adds all counts of another.
     pub fn merge(&mut self, other: &Self) {
         self.settle();
@@ -187,6 +207,11 @@ impl SparseCounts {
         all.sort_unstable_by_key(|(bucket, _)| *bucket);
         self.counts = collapse(all);
     }
+}
+
+/// Counts are of 32 bits: four billion equal times are forty seconds at the highest rate.
+fn saturated(n: u64) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
 }
 
 /// Sums neighbours with the same bucket.

@@ -13,6 +13,6 @@ mod verdict;
 pub use figures::{Counts, ErrorCounts, Figures, LatencyFigures};
 pub use latencies::{HIGHEST_NS, LOWEST_NS, Latencies, SIGNIFICANT_DIGITS, SparseCounts};
 pub use outcome::{ErrorClass, Outcome};
-pub use recorder::{LatencyFrom, Recorder, Sample, operation_tag};
+pub use recorder::{LatencyFrom, Recorder, Sample, Unpaced, operation_tag};
 pub use summary::{Interval, WindowSummary};
 pub use verdict::{Flag, Judgement, Pacing, Reason, WindowVerdict, judge};

@@ -42,6 +42,25 @@ pub struct Sample {
     pub lag_ns: u64,
     /// The generator's own part of the lag.
     pub generator_lag_ns: u64,
+    /// Whether it left before the right edge. One that was due in the phase and
+    /// left during the drain is the phase's own, but is no part of its rates.
+    pub is_sent_inside: bool,
+}
+
+/// Requests of one second that were due and that the generator's pacing never
+/// came to: too many to note one by one.
+///
+/// **Units**: nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unpaced {
+    /// Index of the operation.
+    pub operation: u32,
+    /// Second of the phase in which they were due.
+    pub second: u32,
+    /// How many.
+    pub n: u64,
+    /// From the beginning of the second to when they were given up.
+    pub waited_ns: u64,
 }
 
 /// Counts and distributions of one phase, by operation.
@@ -58,6 +77,9 @@ pub struct Recorder {
 #[derive(Debug, Clone, Default)]
 struct OperationRecord {
     counts: Counts,
+    /// Requests and, of these, successes that left before the right edge.
+    sent_inside: u64,
+    successes_inside: u64,
     latency: Latencies,
     service: Latencies,
     lag: Latencies,
@@ -66,9 +88,19 @@ struct OperationRecord {
 impl OperationRecord {
     fn merge(&mut self, other: &Self) {
         self.counts.merge(&other.counts);
+        self.sent_inside += other.sent_inside;
+        self.successes_inside += other.successes_inside;
         self.latency.merge(&other.latency);
         self.service.merge(&other.service);
         self.lag.merge(&other.lag);
+    }
+
+    fn add(&mut self, outcome: Outcome, is_sent_inside: bool) {
+        self.counts.add(outcome);
+        if is_sent_inside && outcome != Outcome::Unsent {
+            self.sent_inside += 1;
+            self.successes_inside += u64::from(outcome == Outcome::Success);
+        }
     }
 
     fn figures(&self, length: Duration, from: LatencyFrom) -> Figures {
@@ -84,8 +116,8 @@ impl OperationRecord {
         let n_infinite = counts.errors.total() + counts.abandoned + counts.unsent;
         Figures {
             counts,
-            throughput_rps: per_second(counts.successes),
-            achieved_rate_rps: per_second(counts.requests),
+            throughput_rps: per_second(self.successes_inside),
+            achieved_rate_rps: per_second(self.sent_inside),
             latency_ms,
             service_ms: match from {
                 // The same moments, so the same distribution; it is kept once.
@@ -116,7 +148,7 @@ impl Recorder {
     /// **Panics**: when the operation's index is not one of the names'.
     pub fn record(&mut self, sample: &Sample) {
         let record = &mut self.operations[sample.operation as usize];
-        record.counts.add(sample.outcome);
+        record.add(sample.outcome, sample.is_sent_inside);
         if sample.outcome == Outcome::Success {
             if record.latency.record(sample.latency_ns) {
                 record.counts.clamped += 1;
@@ -135,9 +167,23 @@ impl Recorder {
             .record(sample.latency_ns);
     }
 
+    /// Records requests that the pacing never came to: unsent, and late by the
+    /// generator's own doing.
+    ///
+    /// **Panics**: when the operation's index is not one of the names'.
+    pub fn record_unpaced(&mut self, unpaced: &Unpaced) {
+        let record = &mut self.operations[unpaced.operation as usize];
+        record.counts.add_unsent(unpaced.n);
+        self.generator_lag.record_n(unpaced.waited_ns, unpaced.n);
+        self.intervals
+            .entry((unpaced.second, unpaced.operation, Outcome::Unsent))
+            .or_default()
+            .record_n(unpaced.waited_ns, unpaced.n);
+    }
+
     /// Records one journey that ended in the phase.
     pub fn record_journey(&mut self, outcome: Outcome, latency_ns: u64) {
-        self.journeys.counts.add(outcome);
+        self.journeys.add(outcome, true);
         if outcome == Outcome::Success && self.journeys.latency.record(latency_ns) {
             self.journeys.counts.clamped += 1;
         }
@@ -246,6 +292,7 @@ mod tests {
             service_ns: latency_ns / 2,
             lag_ns: latency_ns / 4,
             generator_lag_ns: latency_ns / 8,
+            is_sent_inside: outcome != Outcome::Unsent,
         }
     }
 
@@ -263,9 +310,11 @@ mod tests {
             Outcome::Abandoned,
             Outcome::Unsent,
         ]);
-        (0u32..3, outcome, 0u32..5, 100u64..900_000 * MS).prop_map(
-            |(operation, outcome, second, latency_ns)| {
-                sample(operation, outcome, second, latency_ns)
+        let latency_ns = 100u64..900_000 * MS;
+        (0u32..3, outcome, 0u32..5, latency_ns, any::<bool>()).prop_map(
+            |(operation, outcome, second, latency_ns, is_sent_inside)| Sample {
+                is_sent_inside,
+                ..sample(operation, outcome, second, latency_ns)
             },
         )
     }
@@ -337,6 +386,31 @@ mod tests {
             record(&samples).total(LENGTH).p99_due_ms,
             Some(f64::INFINITY)
         );
+    }
+
+    #[test]
+    fn what_left_during_the_drain_is_counted_but_is_no_part_of_the_rates() {
+        // 3,000/s for 2 s at a service of 500/s: 1,740 successes/s were reported.
+        let mut samples = vec![sample(1, Outcome::Success, 0, MS); 1_000];
+        samples.push(sample(1, Outcome::Error(ErrorClass::Status), 0, MS));
+        let late = Sample {
+            is_sent_inside: false,
+            ..sample(1, Outcome::Success, 1, 3_000 * MS)
+        };
+        samples.extend(vec![late; 2_480]);
+        samples.extend(vec![sample(1, Outcome::Unsent, 1, MS); 2_519]);
+        let recorder = record(&samples);
+        let length = Duration::from_secs(2);
+        for figures in [
+            recorder.total(length),
+            recorder.operations(length)[1].1.clone(),
+        ] {
+            assert_eq!(figures.counts.due, 6_000);
+            assert_eq!(figures.counts.successes, 3_480);
+            assert_eq!(figures.throughput_rps, 500.0);
+            assert_eq!(figures.achieved_rate_rps, 500.5);
+            assert!(figures.latency_ms.p99 > Some(2_900.0), "{figures:?}");
+        }
     }
 
     #[test]

@@ -3,10 +3,15 @@
 //! A bad service is a result, a bad measurement is not: `suspect` is said of
 //! the generator, flags are said of the service. What happened to containers
 //! and host is judged elsewhere. Thresholds are constants with their source.
+//!
+//! `stalled` says that the service stood still in a part of the window, which
+//! counts and percentiles of successes hide: users that hang send nothing, so
+//! seconds of silence weigh as little as one slow request. It is read from the
+//! seconds without a success, and in a closed loop from the users abandoned.
 
 use std::time::Duration;
 
-use super::WindowSummary;
+use super::{Outcome, WindowSummary};
 
 /// What the window was meant to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +68,8 @@ pub enum Flag {
     /// A closed loop whose generator used nearly all of its cores: the service
     /// may be able to do more.
     GeneratorBound,
+    /// The service stood still for whole seconds, or never answered half of the users.
+    Stalled,
 }
 
 impl Flag {
@@ -73,6 +80,7 @@ impl Flag {
             Self::Errors => "errors",
             Self::TooFew => "too_few",
             Self::GeneratorBound => "generator_bound",
+            Self::Stalled => "stalled",
         }
     }
 }
@@ -100,7 +108,7 @@ const P99_MIN_SUCCESSES: u64 = 10_000;
 /// Largest share of failed requests that goes without a flag: the default
 /// error rate of a service level in the matrix, 1 %.
 const ERRORS_SHARE: f64 = 0.01;
-/// Smallest share of due requests that must be sent. **Source**: k6's guide to
+/// Smallest share of due requests that must be sent before the right edge. **Source**: k6's guide to
 /// large tests and wrk2 both treat a missed rate as a failed test; 1 % is slack
 /// for the edges.
 const ACHIEVED_SHARE: f64 = 0.99;
@@ -115,6 +123,16 @@ const GENERATOR_LAG_SHARE: f64 = 0.1;
 /// Largest gap between journeys under way and recorded time.
 /// **Source**: Little, 1961; 5 % is room for answers that wait to be read.
 const LITTLES_LAW_GAP: f64 = 0.05;
+/// Fewest successes per second in the mean from which a second without any is no
+/// chance: at random arrivals one such second is e^-10, 1 in 20,000.
+const STALLED_MIN_RPS: f64 = 10.0;
+/// So many times the longest break that journeys make by themselves is a stall.
+/// Users that began together still send together after one slow round, which
+/// doubles the break.
+const STALLED_BREAKS: f64 = 2.0;
+/// From this share of a closed loop's users abandoned the service stood still at
+/// the end: single hung requests are no more than a few.
+const STALLED_USERS_SHARE: f64 = 0.5;
 /// Below so many recorded requests the gap is noise of single answers.
 const LITTLES_LAW_MIN_REQUESTS: u64 = 100;
 
@@ -161,11 +179,58 @@ pub fn judge(summary: &WindowSummary, pacing: Pacing) -> WindowVerdict {
     if !is_open && uses_its_cores_up(summary) {
         flags.push(Flag::GeneratorBound);
     }
+    if !nothing_succeeded && (stands_still(summary) || !is_open && hangs_its_users(summary)) {
+        flags.push(Flag::Stalled);
+    }
     WindowVerdict {
         judgement,
         reasons,
         flags,
     }
+}
+
+/// Whether whole seconds in a row had no success although journeys were under
+/// way or due, for longer than journeys pause by themselves.
+fn stands_still(summary: &WindowSummary) -> bool {
+    let length_s = summary.length.as_secs_f64();
+    if summary.arrivals == 0 || (summary.total.counts.successes as f64) < STALLED_MIN_RPS * length_s
+    {
+        return false;
+    }
+    // A user sends nothing for at most one journey, thinking included; at a low
+    // rate nothing is due from one arrival to the next.
+    let own_break_s = (1.0 + summary.in_flight) * length_s / summary.arrivals as f64;
+    let silence_s = longest_silence_s(summary) as f64;
+    silence_s >= 1.0 && silence_s > STALLED_BREAKS * own_break_s
+}
+
+/// The most whole seconds in a row to which no success belongs.
+fn longest_silence_s(summary: &WindowSummary) -> u64 {
+    let is_success = |tag: &str| {
+        tag.rsplit_once('|')
+            .is_some_and(|(_, outcome)| outcome == Outcome::Success.code())
+    };
+    let mut seconds: Vec<u64> = summary
+        .intervals
+        .iter()
+        .filter(|interval| is_success(&interval.tag) && !interval.values().is_empty())
+        .map(|interval| u64::from(interval.second))
+        .collect();
+    // A last part of a second is no whole one.
+    seconds.push(summary.length.as_secs());
+    seconds.sort_unstable();
+    let mut next = 0;
+    let mut longest = 0;
+    for second in seconds {
+        longest = longest.max(second.saturating_sub(next));
+        next = second + 1;
+    }
+    longest
+}
+
+fn hangs_its_users(summary: &WindowSummary) -> bool {
+    let abandoned = summary.total.counts.abandoned as f64;
+    abandoned > 0.0 && abandoned >= STALLED_USERS_SHARE * summary.in_flight
 }
 
 fn uses_its_cores_up(summary: &WindowSummary) -> bool {
@@ -177,9 +242,8 @@ fn uses_its_cores_up(summary: &WindowSummary) -> bool {
 /// service's doing: neither their lag nor their being unsent counts here.
 fn is_generator_saturated(summary: &WindowSummary) -> bool {
     let counts = &summary.total.counts;
-    let misses_rate_by_itself = summary.held_back == 0
-        && counts.successes > 0
-        && (counts.requests as f64) < ACHIEVED_SHARE * counts.due as f64;
+    let misses_rate_by_itself =
+        summary.held_back == 0 && counts.successes > 0 && misses_rate(summary);
     let latency_p99_ms = summary.total.latency_ms.p99.unwrap_or(0.0);
     let is_late = summary.generator_lag_ms.p99.is_some_and(|lag_ms| {
         lag_ms > GENERATOR_LAG_MS && lag_ms > GENERATOR_LAG_SHARE * latency_p99_ms
@@ -187,9 +251,17 @@ fn is_generator_saturated(summary: &WindowSummary) -> bool {
     uses_its_cores_up(summary) || misses_rate_by_itself || is_late
 }
 
+/// Whether less was sent before the right edge than was due in the window. One
+/// request that was on its way over the edge is no miss.
+fn misses_rate(summary: &WindowSummary) -> bool {
+    let due = summary.total.counts.due as f64;
+    let sent_inside = summary.total.achieved_rate_rps * summary.length.as_secs_f64();
+    due - sent_inside > ((1.0 - ACHIEVED_SHARE) * due).max(1.0) + 1e-6
+}
+
 fn is_overloaded(summary: &WindowSummary) -> bool {
     let counts = &summary.total.counts;
-    (counts.requests as f64) < ACHIEVED_SHARE * counts.due as f64
+    misses_rate(summary)
         || counts.unsent > 0
         || counts.abandoned > 0
         || summary.total.p99_due_ms == Some(f64::INFINITY)
@@ -211,7 +283,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::measure::{Figures, LatencyFigures};
+    use crate::measure::{Figures, Interval, LatencyFigures};
 
     const OPEN: Pacing = Pacing::Open;
 
@@ -223,6 +295,8 @@ mod tests {
         total.counts.successes = 15_000;
         total.latency_ms.p99 = Some(5.0);
         total.p99_due_ms = Some(5.0);
+        total.throughput_rps = 500.0;
+        total.achieved_rate_rps = 500.0;
         WindowSummary {
             started: Instant::now(),
             length: Duration::from_secs(30),
@@ -241,9 +315,16 @@ mod tests {
             outside: 0,
             in_flight: 8.0,
             in_flight_recorded: 7.9,
-            intervals: Vec::new(),
+            intervals: successes_in(0..30),
             failures: Vec::new(),
         }
+    }
+
+    fn successes_in(seconds: impl IntoIterator<Item = u32>) -> Vec<Interval> {
+        seconds
+            .into_iter()
+            .map(|second| Interval::new(second, "read|success".to_owned(), vec![(2_000_000, 500)]))
+            .collect()
     }
 
     fn verdict(pacing: Pacing, change: impl FnOnce(&mut WindowSummary)) -> WindowVerdict {
@@ -304,6 +385,24 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_that_is_made_up_for_during_the_drain_is_missed_all_the_same() {
+        let behind = |summary: &mut WindowSummary| {
+            // All 15,000 left, 1,500 of them after the right edge.
+            summary.total.achieved_rate_rps = 450.0;
+            summary.held_back = 9_000;
+        };
+        assert_eq!(verdict(OPEN, behind), valid(&[Flag::Overloaded]));
+        let by_itself = verdict(OPEN, |summary| {
+            behind(summary);
+            summary.held_back = 0;
+        });
+        assert_eq!(by_itself.reasons, [Reason::GeneratorSaturated]);
+        // 1 % is slack for the edge.
+        let at_the_edge = verdict(OPEN, |summary| summary.total.achieved_rate_rps = 495.0);
+        assert_eq!(at_the_edge, valid(&[]));
+    }
+
+    #[test]
     fn a_generator_that_misses_the_rate_by_itself_is_suspect() {
         let verdict = verdict(OPEN, |summary| {
             summary.total.counts.due = 16_000;
@@ -353,6 +452,69 @@ mod tests {
             });
             assert_eq!(verdict.reasons, [Reason::LittlesLaw], "{recorded}");
         }
+    }
+
+    #[test]
+    fn a_service_that_stands_still_in_the_window_is_flagged() {
+        let stalled = valid(&[Flag::Stalled]);
+        for pacing in [Pacing::Closed, OPEN] {
+            for silent in [4..5, 0..2, 29..30] {
+                let verdict = verdict(pacing, |summary| {
+                    summary.intervals = successes_in((0..30).filter(|s| !silent.contains(s)));
+                    let answer = vec![(2_000_000, 9)];
+                    let other = Interval::new(silent.start, "read|error.status".into(), answer);
+                    summary.intervals.push(other);
+                });
+                assert_eq!(verdict, stalled, "{pacing:?} {silent:?}");
+            }
+        }
+        // Frozen for the last 4 of 5 s: 4 abandoned of 153,315 went without a flag.
+        let frozen = verdict(Pacing::Closed, |summary| {
+            summary.length = Duration::from_secs(5);
+            summary.generator_cpu = Duration::from_secs(1);
+            summary.arrivals = 153_315;
+            let counts = &mut summary.total.counts;
+            (counts.due, counts.requests) = (153_315, 153_315);
+            (counts.successes, counts.abandoned) = (153_311, 4);
+            summary.intervals = successes_in(0..2);
+            (summary.in_flight, summary.in_flight_recorded) = (4.0, 4.0);
+        });
+        assert_eq!(frozen, valid(&[Flag::TooFew, Flag::Stalled]));
+    }
+
+    #[test]
+    fn breaks_that_journeys_make_by_themselves_are_no_stall() {
+        // 300 users that began together and think 15 s send every 15 s alone.
+        let bursts = verdict(Pacing::Closed, |summary| {
+            summary.arrivals = 600;
+            (summary.in_flight, summary.in_flight_recorded) = (300.0, 300.0);
+            summary.intervals = successes_in([0, 15]);
+        });
+        assert_eq!(bursts, valid(&[]));
+        // One journey of 36 requests every 4 s.
+        let rare = verdict(OPEN, |summary| {
+            summary.arrivals = 8;
+            (summary.in_flight, summary.in_flight_recorded) = (0.1, 0.1);
+            summary.intervals = successes_in((0..30).step_by(4));
+        });
+        assert_eq!(rare, valid(&[]));
+        // The rest after the last whole second is none.
+        let part = verdict(Pacing::Closed, |summary| {
+            summary.length = Duration::from_millis(30_900);
+        });
+        assert_eq!(part, valid(&[]));
+    }
+
+    #[test]
+    fn half_of_the_users_abandoned_is_a_stall_in_a_closed_loop() {
+        let abandoned = |n: u64| {
+            verdict(Pacing::Closed, |summary| {
+                summary.total.counts.abandoned = n;
+                summary.total.counts.successes -= n;
+            })
+        };
+        assert_eq!(abandoned(3), valid(&[]));
+        assert_eq!(abandoned(4), valid(&[Flag::Stalled]));
     }
 
     #[test]
