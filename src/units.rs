@@ -3,11 +3,12 @@
 //! One home, so that `90s` means the same in a matrix, a workload and a
 //! Compose file. Pure.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// Why a text is not the quantity it should be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is {problem} (allowed: {allowed})")]
+#[error("`{}` is {problem} (allowed: {allowed})", shortened(text))]
 pub struct UnitError {
     text: String,
     problem: &'static str,
@@ -121,6 +122,14 @@ pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
     }
 }
 
+/// A text as messages name it: what is behind forty characters is left out.
+pub fn shortened(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(40) {
+        Some((end, _)) => format!("{}...", &text[..end]).into(),
+        None => text.into(),
+    }
+}
+
 /// A number as messages name it: digits, or an exponent where they would be many.
 pub fn format_number(number: f64) -> String {
     let is_short = (1e-6..1e16).contains(&number.abs());
@@ -192,6 +201,7 @@ mod tests {
                 ),
                 "{error}"
             );
+            assert!(error.chars().count() < 120, "{error}");
         }
         assert!(parse_duration("876000h").is_ok());
         for text in ["8000001t", "99999999999999999999"] {

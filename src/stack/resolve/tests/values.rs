@@ -41,7 +41,9 @@ fn a_word_that_a_short_secret_became_a_part_of_is_secret_too() {
     }
     // `17` is no secret, nor is a default or a level; words beside a secret are none either.
     let mut hider = Secrets::new([0; 16]);
-    secrets.iter().for_each(|secret| hider.hide(secret));
+    for secret in &secrets {
+        hider.hide(secret);
+    }
     for shown in [
         "serve", "plain", "postgres", "xappy", "x4coresy", "x17y", "--p=",
     ] {
