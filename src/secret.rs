@@ -10,11 +10,18 @@
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
+use std::ops::Range;
 
 use sha2::{Digest, Sha256};
 
 /// Below this length a text is no secret, and replacing it would shred every file.
 const SHORTEST_SECRET_CHARS: usize = 3;
+
+/// From this length a secret is replaced wherever it stands, below it only as a word.
+///
+/// Eight characters is the shortest password most policies allow; below it a
+/// value such as `app` would be cut out of the middle of ordinary words.
+const SHORTEST_FOUND_ANYWHERE_CHARS: usize = 8;
 
 /// Words that switches are set to; they hide nothing.
 const SWITCH_WORDS: [&str; 8] = ["true", "false", "yes", "no", "on", "off", "null", "none"];
@@ -42,10 +49,7 @@ impl Secrets {
     pub fn hide(&mut self, value: &str) {
         for part in std::iter::once(value).chain(value.lines()) {
             let part = part.trim();
-            let is_switch = SWITCH_WORDS
-                .iter()
-                .any(|word| part.eq_ignore_ascii_case(word));
-            if part.chars().count() >= SHORTEST_SECRET_CHARS && !is_switch {
+            if is_worth_hiding(part) {
                 self.values.insert(part.to_owned());
             }
         }
@@ -97,21 +101,83 @@ impl fmt::Debug for Secrets {
     }
 }
 
-/// Replaces `value`; a short one only where it stands as a word of its own.
+fn is_worth_hiding(value: &str) -> bool {
+    let is_switch = SWITCH_WORDS
+        .iter()
+        .any(|word| value.eq_ignore_ascii_case(word));
+    value.chars().nth(SHORTEST_SECRET_CHARS - 1).is_some() && !is_switch
+}
+
+/// Whether a secret is so short that it is only found where it is a word of its own.
+pub fn is_found_only_as_word(value: &str) -> bool {
+    let value = value.trim();
+    is_worth_hiding(value)
+        && value
+            .chars()
+            .nth(SHORTEST_FOUND_ANYWHERE_CHARS - 1)
+            .is_none()
+}
+
+/// The words of a text that short secrets became a part of: to be hidden too.
 ///
-/// Eight characters is the shortest password most policies allow; below it a
-/// value such as `app` would be cut out of the middle of ordinary words.
+/// `spans` are the byte ranges where secrets stand, in order. A short secret
+/// inside a word (`pre${PW}post`) would not be found there later. The word is
+/// also given as a shell leaves it, without quotes and backslashes.
+pub fn words_around(text: &str, spans: &[Range<usize>]) -> BTreeSet<String> {
+    let mut words = BTreeSet::new();
+    let is_shell_quote = |c: char| matches!(c, '\'' | '"' | '\\');
+    let mut add = |is_joined: &dyn Fn(char) -> bool| {
+        let mut done = 0;
+        for span in spans.iter().filter(|span| !span.is_empty()) {
+            if span.end <= done {
+                continue;
+            }
+            // From the last word's end on, so that a text of nothing but secrets
+            // is walked once and not once for each.
+            let before = &text[done.min(span.start)..span.start];
+            let start = span.start - (before.len() - before.trim_end_matches(is_joined).len());
+            let after = &text[span.end..];
+            let end = span.end + (after.len() - after.trim_start_matches(is_joined).len());
+            done = end;
+            words.insert(text[start..end].replace(is_shell_quote, ""));
+            words.insert(text[start..end].to_owned());
+        }
+    };
+    add(&is_word_char);
+    add(&|c| is_word_char(c) || is_shell_quote(c));
+    words
+}
+
+/// What may stand beside a short secret only as a part of the same word.
+///
+/// An underscore joins names, as in `user_<password>`, so it is none.
+fn is_word_char(c: char) -> bool {
+    c.is_alphanumeric()
+}
+
+/// Whether a text ends with an escape that a writer made: `\n` or `%20`.
+fn ends_with_escape(text: &str) -> bool {
+    let mut last = text.bytes().rev();
+    let (last, second, third) = (last.next(), last.next(), last.next());
+    let is_hex = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_hexdigit());
+    (second == Some(b'\\') && matches!(last, Some(b'n' | b'r' | b't' | b'b' | b'f')))
+        || (third == Some(b'%') && is_hex(second) && is_hex(last))
+}
+
+/// Replaces `value`; a short one only where it stands as a word of its own.
 fn replace_words(text: &str, value: &str, replacement: &str) -> String {
-    if value.chars().count() >= 8 {
+    if !is_found_only_as_word(value) {
         return text.replace(value, replacement);
     }
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut out = String::with_capacity(text.len());
     let mut rest_start = 0;
     for (start, matched) in text.match_indices(value) {
         let end = start + matched.len();
-        let joined_before = value.starts_with(is_word) && text[..start].ends_with(is_word);
-        let joined_after = value.ends_with(is_word) && text[end..].starts_with(is_word);
+        let before = &text[..start];
+        let joined_before = value.starts_with(is_word_char)
+            && before.ends_with(is_word_char)
+            && !ends_with_escape(before);
+        let joined_after = value.ends_with(is_word_char) && text[end..].starts_with(is_word_char);
         if joined_before || joined_after {
             continue;
         }
@@ -171,6 +237,43 @@ mod tests {
         let redacted = secrets.redact("application app true 1");
         assert!(redacted.starts_with("application secret:"));
         assert!(redacted.ends_with(" true 1"));
+    }
+
+    #[test]
+    fn a_short_secret_is_found_beside_an_underscore_and_behind_an_escape() {
+        let secrets = secrets(&["abc123"]);
+        for text in [
+            "user_abc123",
+            "abc123_user",
+            r"line\nabc123",
+            "q=a%20abc123",
+            "p=abc123;",
+        ] {
+            assert!(!secrets.redact(text).contains("abc123"), "{text}");
+        }
+        assert_eq!(secrets.redact("xabc123 abc1234"), "xabc123 abc1234");
+    }
+
+    #[test]
+    fn the_words_around_short_secrets_are_those_of_the_text_and_of_the_shell() {
+        for (text, expected) in [
+            ("S preabc123post x", vec!["preabc123post"]),
+            ("http://db:abc123/x", vec!["abc123"]),
+            (
+                "a pre\"abc123\"post b",
+                vec!["abc123", "pre\"abc123\"post", "preabc123post"],
+            ),
+            ("-pabc123abc123é", vec!["pabc123abc123é"]),
+        ] {
+            let spans: Vec<Range<usize>> = text
+                .match_indices("abc123")
+                .map(|(start, found)| start..start + found.len())
+                .collect();
+            let words = words_around(text, &spans);
+            assert!(words.iter().eq(expected.iter()), "{text}: {words:?}");
+        }
+        assert!(is_found_only_as_word("abc123") && !is_found_only_as_word("hunter2-hunter2"));
+        assert!(!is_found_only_as_word("17") && !is_found_only_as_word("true"));
     }
 
     #[test]

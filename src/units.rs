@@ -3,16 +3,23 @@
 //! One home, so that `90s` means the same in a matrix, a workload and a
 //! Compose file. Pure.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// Why a text is not the quantity it should be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not a {what} (allowed: {allowed})")]
+#[error("`{}` is {problem} (allowed: {allowed})", shortened(text))]
 pub struct UnitError {
     text: String,
-    what: &'static str,
+    problem: &'static str,
     allowed: &'static str,
 }
+
+/// 100 years: far beyond any sweep, far below what `Duration` can hold.
+const LONGEST_HOURS: f64 = 876_000.0;
+
+/// The largest size; below what a signed 64-bit number, which engines take, can hold.
+const LARGEST_TIB: f64 = 8_000_000.0;
 
 /// Reads a duration: one or more numbers, each with its unit.
 ///
@@ -21,7 +28,7 @@ pub struct UnitError {
 pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     let error = || UnitError {
         text: text.to_owned(),
-        what: "duration",
+        problem: "not a duration",
         allowed: "numbers with us, ms, s, m or h, such as 500ms, 45s, 1m30s",
     };
     let trimmed = text.trim();
@@ -52,9 +59,12 @@ pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
         total_s += number * seconds_per_unit;
         rest = &rest[unit_end..];
     }
-    // 100 years: far beyond any sweep, far below what Duration can hold.
-    if !total_s.is_finite() || total_s > 3.2e9 {
-        return Err(error());
+    if total_s > LONGEST_HOURS * 3600.0 {
+        return Err(UnitError {
+            text: text.to_owned(),
+            problem: "too long a duration",
+            allowed: "up to 876000h, which is 100 years",
+        });
     }
     // Nanosecond rounding, so that `1.1s` is 1.1 s and not 1.100000001 s.
     Ok(Duration::from_nanos((total_s * 1e9).round() as u64))
@@ -84,7 +94,7 @@ pub fn format_duration(duration: Duration) -> String {
 pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
     let error = || UnitError {
         text: text.to_owned(),
-        what: "size",
+        problem: "not a size",
         allowed: "a number with b, k, m or g, such as 512m or 1.5g",
     };
     let trimmed = text.trim();
@@ -101,10 +111,32 @@ pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
         _ => return Err(error()),
     };
     let bytes = number * factor;
-    if bytes.is_finite() && bytes < 9e18 {
+    if bytes <= LARGEST_TIB * 1024.0_f64.powi(4) {
         Ok(bytes as u64)
     } else {
-        Err(error())
+        Err(UnitError {
+            text: text.to_owned(),
+            problem: "too large a size",
+            allowed: "up to 8000000t",
+        })
+    }
+}
+
+/// A text as messages name it: what is behind forty characters is left out.
+pub fn shortened(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(40) {
+        Some((end, _)) => format!("{}...", &text[..end]).into(),
+        None => text.into(),
+    }
+}
+
+/// A number as messages name it: digits, or an exponent where they would be many.
+pub fn format_number(number: f64) -> String {
+    let is_short = (1e-6..1e16).contains(&number.abs());
+    if is_short || number.abs() <= 0.0 || !number.is_finite() {
+        number.to_string()
+    } else {
+        format!("{number:e}")
     }
 }
 
@@ -156,6 +188,44 @@ mod tests {
             "99999999999999h",
         ] {
             assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_much_is_told_apart_from_what_is_no_quantity() {
+        for text in ["99999999h", "876000h1s", &format!("{}s", "9".repeat(400))] {
+            let error = parse_duration(text).unwrap_err().to_string();
+            assert!(
+                error.ends_with(
+                    "is too long a duration (allowed: up to 876000h, which is 100 years)"
+                ),
+                "{error}"
+            );
+            assert!(error.chars().count() < 120, "{error}");
+        }
+        assert!(parse_duration("876000h").is_ok());
+        for text in ["8000001t", "99999999999999999999"] {
+            let error = parse_bytes(text).unwrap_err().to_string();
+            assert!(
+                error.ends_with("is too large a size (allowed: up to 8000000t)"),
+                "{error}"
+            );
+        }
+        assert!(parse_bytes("8000000t").is_ok_and(|bytes| i64::try_from(bytes).is_ok()));
+    }
+
+    #[test]
+    fn numbers_in_messages_are_short() {
+        for (number, text) in [
+            (0.0, "0"),
+            (-0.25, "-0.25"),
+            (60_001.0, "60001"),
+            (1e-300, "1e-300"),
+            (-1e300, "-1e300"),
+            (f64::INFINITY, "inf"),
+            (f64::NAN, "NaN"),
+        ] {
+            assert_eq!(format_number(number), text);
         }
     }
 

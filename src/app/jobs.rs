@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use indexmap::IndexMap;
 
@@ -214,16 +215,58 @@ async fn target(inputs: &Inputs) -> Result<TargetSpec, AppError> {
     })
 }
 
-/// The first address of a host name.
+/// Longest wait for one address of a name to accept a connection.
+const CONNECT_LIMIT: Duration = Duration::from_secs(1);
+
+/// The first address of a host name that accepts a connection.
+///
+/// `localhost` is often two addresses with a server on one of them. Where none
+/// accepts it is the first: a closed port is the load's to report.
+///
+/// **Errors**: a name without an address.
 pub(super) async fn resolve(host: &str, port: u16) -> Result<SocketAddr, AppError> {
-    let found = tokio::net::lookup_host((host, port)).await;
     let no_address = || anyhow::anyhow!("find the address of `{host}`");
-    match found {
-        Ok(mut addresses) => addresses
-            .next()
-            .ok_or_else(|| AppError::environment(no_address())),
-        Err(error) => Err(AppError::environment(
-            anyhow::Error::new(error).context(no_address()),
-        )),
+    let addresses: Vec<SocketAddr> = tokio::net::lookup_host((host, port))
+        .await
+        .map_err(|error| AppError::environment(anyhow::Error::new(error).context(no_address())))?
+        .collect();
+    first_that_accepts(&addresses)
+        .await
+        .ok_or_else(|| AppError::environment(no_address()))
+}
+
+async fn first_that_accepts(addresses: &[SocketAddr]) -> Option<SocketAddr> {
+    // With one address there is nothing to choose, and no connection is made.
+    if addresses.len() > 1 {
+        for address in addresses {
+            let connect = tokio::net::TcpStream::connect(address);
+            if let Ok(Ok(_)) = tokio::time::timeout(CONNECT_LIMIT, connect).await {
+                return Some(*address);
+            }
+        }
+    }
+    addresses.first().copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_address_that_accepts_is_taken_and_else_the_first() {
+        let listen = || async { tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap() };
+        let (open, closed) = (listen().await, listen().await);
+        let (open_at, closed_at) = (open.local_addr().unwrap(), closed.local_addr().unwrap());
+        drop(closed);
+        assert_eq!(
+            first_that_accepts(&[closed_at, open_at]).await,
+            Some(open_at)
+        );
+        drop(open);
+        assert_eq!(
+            first_that_accepts(&[closed_at, open_at]).await,
+            Some(closed_at)
+        );
+        assert_eq!(first_that_accepts(&[]).await, None);
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! One rule for numbers in the file and for results of expressions.
 
+use crate::units::format_number;
+
 /// Most virtual users.
 ///
 /// Each has a connection of its own, and one host has fewer than 64,512 ports
@@ -20,7 +22,8 @@ pub(super) fn users(number: f64) -> Result<u32, String> {
         Ok(rounded as u32)
     } else {
         Err(format!(
-            "`users` is {number}, which is no number of virtual users (allowed: 1 to {MAX_USERS} after rounding)"
+            "`users` is {}, which is no number of virtual users (allowed: 1 to {MAX_USERS} after rounding)",
+            format_number(number)
         ))
     }
 }
@@ -33,7 +36,8 @@ pub(super) fn rate_rps(number: f64) -> Result<f64, String> {
         Ok(number)
     } else {
         Err(format!(
-            "`requests_per_second` is {number} (allowed: above 0, up to {MAX_RATE_RPS})"
+            "`requests_per_second` is {} (allowed: above 0, up to {MAX_RATE_RPS})",
+            format_number(number)
         ))
     }
 }
@@ -41,6 +45,12 @@ pub(super) fn rate_rps(number: f64) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_of_three_hundred_digits_is_named_shortly() {
+        assert!(users(1e-300).unwrap_err().contains("is 1e-300,"));
+        assert!(rate_rps(1e300).unwrap_err().contains("is 1e300 "));
+    }
 
     #[test]
     fn users_round_half_to_even_and_are_never_none() {

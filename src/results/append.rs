@@ -52,12 +52,22 @@ impl AppendFile {
             torn_line,
         };
         if whole_bytes == 0 {
-            this.append(&[header.to_vec()])?;
-            sync_folder(path)?;
+            this.start(header)?;
         } else {
             this.check_header(&bytes[..whole_bytes], header)?;
         }
         Ok(this)
+    }
+
+    /// Writes the header of a file without one.
+    fn start(&mut self, header: &[String]) -> Result<(), ResultsError> {
+        if let Err(error) = self.append(&[header.to_vec()]) {
+            // A file without its header would pass for a run's. The append's own
+            // error is the one to tell; what cannot be removed stays.
+            let _ = fs_err::remove_file(&self.path);
+            return Err(error);
+        }
+        sync_folder(&self.path)
     }
 
     /// What a crash left of a last line; it has been cut off.
@@ -138,4 +148,32 @@ pub(super) fn sync_folder(file: &Path) -> Result<(), ResultsError> {
     File::open(folder)
         .and_then(|folder| folder.sync_all())
         .map_err(ResultsError::file("sync", folder))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_that_a_full_disk_did_not_take_leaves_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trials.csv");
+        // Like a full disk, `/dev/full` opens and takes no byte; it reads as endless
+        // zeros, so the file is only appended to.
+        fs_err::os::unix::fs::symlink("/dev/full", &path).unwrap();
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        let mut file = AppendFile {
+            file,
+            path: path.clone(),
+            whole_bytes: 0,
+            torn_line: None,
+        };
+        let error = file.start(&["cell_id".to_owned()]).unwrap_err();
+        assert!(
+            error
+                .hint()
+                .is_some_and(|hint| hint.starts_with("free space"))
+        );
+        assert!(!path.is_symlink());
+    }
 }

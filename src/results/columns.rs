@@ -35,8 +35,8 @@ impl Cell for f64 {
     }
     fn read(text: &str) -> Result<Self, String> {
         match text.parse::<Self>() {
-            Ok(value) if value >= 0.0 => Ok(value),
-            _ => Err("a number from 0, or inf".to_owned()),
+            Ok(value) if value >= 0.0 && value.is_finite() => Ok(value),
+            _ => Err("a number from 0".to_owned()),
         }
     }
 }
@@ -117,6 +117,12 @@ macro_rules! plain_columns {
                 return Ok(());
             }
             match column {
+                // The one figure that may be infinite: requests that were due and
+                // never answered took forever.
+                "p99_due_ms" if text == "inf" => row.p99_due_ms = Some(f64::INFINITY),
+                "p99_due_ms" => {
+                    row.p99_due_ms = Cell::read(text).map_err(|allowed| format!("{allowed}, or inf"))?;
+                }
                 $($(stringify!($field) => row.$field = Cell::read(text)?,)*)*
                 _ => {}
             }

@@ -80,6 +80,19 @@ pub enum ResultsError {
 }
 
 impl ResultsError {
+    /// What to do about it, where that is known.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::File { path, source, .. } => hint_for(path, source.kind()),
+            Self::HeaderDiffers { .. }
+            | Self::ColumnUnknown { .. }
+            | Self::RunExists { .. }
+            | Self::NoRuns { .. }
+            | Self::RunUnknown { .. }
+            | Self::Histogram { .. } => None,
+        }
+    }
+
     /// For `map_err`: an I/O error with what was being done to what.
     pub(super) fn file(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
@@ -91,10 +104,62 @@ impl ResultsError {
     }
 }
 
+fn hint_for(path: &Path, kind: io::ErrorKind) -> Option<String> {
+    const ELSEWHERE: &str = "choose another folder with `--out`";
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let folder = folder.display();
+    match kind {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(format!(
+            "free space on the disk of `{folder}`, or {ELSEWHERE}"
+        )),
+        io::ErrorKind::ReadOnlyFilesystem => Some(format!(
+            "the disk of `{folder}` can only be read: {ELSEWHERE}"
+        )),
+        io::ErrorKind::PermissionDenied => Some(format!(
+            "give this user the right to write to `{folder}`, or {ELSEWHERE}"
+        )),
+        io::ErrorKind::NotADirectory => Some(format!(
+            "`{folder}` is, or leads through, a file: {ELSEWHERE}"
+        )),
+        _ => None,
+    }
+}
+
 fn known(near: &[String]) -> String {
     if near.is_empty() {
         String::new()
     } else {
         format!(" (newest there: {})", near.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_takes_nothing_has_a_next_step() {
+        let path = Path::new("out/results/r/trials.csv");
+        for (kind, hint) in [
+            (
+                io::ErrorKind::StorageFull,
+                Some(
+                    "free space on the disk of `out/results/r`, or choose another folder with `--out`",
+                ),
+            ),
+            (
+                io::ErrorKind::ReadOnlyFilesystem,
+                Some(
+                    "the disk of `out/results/r` can only be read: choose another folder with `--out`",
+                ),
+            ),
+            (io::ErrorKind::NotFound, None),
+        ] {
+            let error = ResultsError::file("append to", path)(io::Error::from(kind));
+            assert_eq!(error.hint().as_deref(), hint);
+        }
     }
 }

@@ -50,10 +50,18 @@ pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), ResultsError>
     let unfinished = path.with_file_name(name);
     let mut file =
         fs_err::File::create(&unfinished).map_err(ResultsError::file("create", &unfinished))?;
-    file.write_all(bytes)
+    let placed = file
+        .write_all(bytes)
         .and_then(|()| file.sync_all())
-        .map_err(ResultsError::file("write", &unfinished))?;
-    fs_err::rename(&unfinished, path).map_err(ResultsError::file("put in place", path))?;
+        .map_err(ResultsError::file("write", &unfinished))
+        .and_then(|()| {
+            fs_err::rename(&unfinished, path).map_err(ResultsError::file("put in place", path))
+        });
+    if let Err(error) = placed {
+        // The write's own error is the one to tell; what cannot be removed stays.
+        let _ = fs_err::remove_file(&unfinished);
+        return Err(error);
+    }
     sync_folder(path)
 }
 
@@ -80,5 +88,38 @@ mod tests {
         assert_eq!(back["a"]["PASSWORD"], secrets.digest("s3cret-\"quoted\""));
         assert!(text.find("\"z\"") < text.find("\"a\""));
         assert_eq!(fs_err::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_could_not_be_put_in_place_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        // A folder of that name, not empty, cannot be replaced by a file.
+        let path = folder.path().join("run.json");
+        fs_err::create_dir_all(path.join("in the way")).unwrap();
+        let error = write_whole(&path, b"{}").unwrap_err();
+        assert!(error.to_string().starts_with("put in place"), "{error}");
+        let left: Vec<_> = fs_err::read_dir(folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        assert_eq!(left, ["run.json"]);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_disk_leaves_nothing_behind_and_says_what_to_do() {
+        // `/dev/full` takes no byte; a temporary file that leads there is a full disk.
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.json");
+        fs_err::os::unix::fs::symlink("/dev/full", folder.path().join("run.json.unfinished"))
+            .unwrap();
+        let error = write_whole(&path, b"{}").unwrap_err();
+        let hint = error.hint().unwrap();
+        assert!(
+            hint.contains(&folder.path().display().to_string()),
+            "{hint}"
+        );
+        assert!(hint.contains("--out"), "{hint}");
+        assert_eq!(fs_err::read_dir(folder.path()).unwrap().count(), 0);
     }
 }

@@ -79,14 +79,16 @@ pub fn parse_trials(file: &Path, bytes: &[u8]) -> Result<TrialsRead, ReadError> 
     let is_ours = header.iter().any(|name| name == "schema_version");
     let mut rows = Vec::new();
     let mut torn_line = None;
+    let mut lines = Lines::of(bytes);
     let mut records = reader.records().peekable();
     let mut left_out = 0_usize;
     while let Some(record) = records.next() {
         let is_last = records.peek().is_none();
-        let line = match &record {
-            Ok(record) => record.position().map_or(0, |at| at.line() as usize),
-            Err(error) => error.position().map_or(0, |at| at.line() as usize),
+        let position = match &record {
+            Ok(record) => record.position(),
+            Err(error) => error.position(),
         };
+        let line = lines.line_of(position.map_or(0, csv::Position::byte));
         let found = record
             .map_err(|error| vec![not_text(&error)])
             .and_then(|record| row_of(&header, &record, rows.len()));
@@ -97,7 +99,7 @@ pub fn parse_trials(file: &Path, bytes: &[u8]) -> Result<TrialsRead, ReadError> 
             Ok(_) | Err(_) if may_be_torn => {
                 let message = "the last line is not whole; it is left out".to_owned();
                 torn_line = Some(place(message).with_hint(
-                    "the writer was interrupted in the middle of it; `resume` measures that trial again",
+                    "the writer was interrupted in the middle of it; the rows before it stand",
                 ));
             }
             Err(messages) if problems.len() >= MOST_PROBLEMS => left_out += messages.len(),
@@ -113,6 +115,42 @@ pub fn parse_trials(file: &Path, bytes: &[u8]) -> Result<TrialsRead, ReadError> 
         Ok(TrialsRead { rows, torn_line })
     } else {
         Err(ReadError::Rows(Problems(problems)))
+    }
+}
+
+/// Counts lines as editors do, from the start of the file on.
+///
+/// The CSV reader's own count stands before the line feed of a `\r\n` and before
+/// empty lines, and so names the line above.
+struct Lines<'a> {
+    bytes: &'a [u8],
+    counted: usize,
+    line: usize,
+}
+
+impl<'a> Lines<'a> {
+    fn of(bytes: &'a [u8]) -> Self {
+        Self {
+            bytes,
+            counted: 0,
+            line: 1,
+        }
+    }
+
+    /// The line of the record that starts at or behind this byte; bytes only grow.
+    fn line_of(&mut self, byte: u64) -> usize {
+        let byte = usize::try_from(byte).unwrap_or(usize::MAX);
+        while let Some(at) = self.bytes.get(self.counted) {
+            let is_break = matches!(at, b'\r' | b'\n');
+            if self.counted >= byte && !is_break {
+                break;
+            }
+            let ends_line =
+                *at == b'\n' || (is_break && self.bytes.get(self.counted + 1) != Some(&b'\n'));
+            self.line += usize::from(ends_line);
+            self.counted += 1;
+        }
+        self.line
     }
 }
 

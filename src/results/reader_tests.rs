@@ -68,12 +68,51 @@ fn every_problem_is_reported_with_its_line() {
                 b,2,valid,5\n\
                 c,2,valid,5,NaN\n";
     insta::assert_snapshot!(problems(text), @r"
-    trials.csv:2:1: `throughput_rps` is `ten` (allowed: a number from 0, or inf)
+    trials.csv:2:1: `throughput_rps` is `ten` (allowed: a number from 0)
     trials.csv:3:1: `verdict` is `good` (allowed: valid, suspect, failed or skipped)
-    trials.csv:3:1: `p99_ms` is `-1` (allowed: a number from 0, or inf)
+    trials.csv:3:1: `p99_ms` is `-1` (allowed: a number from 0)
     trials.csv:3:1: `cell_id` is empty
     trials.csv:4:1: 4 cells where the header has 5 columns
-    trials.csv:5:1: `p99_ms` is `NaN` (allowed: a number from 0, or inf)
+    trials.csv:5:1: `p99_ms` is `NaN` (allowed: a number from 0)
+    ");
+}
+
+#[test]
+fn lines_are_counted_as_an_editor_counts_them() {
+    let header = "cell_id,axis_cpus,verdict,throughput_rps,note";
+    for (text, lines) in [
+        (
+            "\r\na,2,valid,x,\r\nb,2,valid,1,\r\nc,2,valid,x,\r\n",
+            [2, 4],
+        ),
+        ("\na,2,valid,x,\nb,2,valid,1,\nc,2,valid,x,\n", [2, 4]),
+        ("\ra,2,valid,x,\rb,2,valid,1,\rc,2,valid,x,\r\n", [2, 4]),
+        ("\r\n\r\na,2,valid,x,\n\n\nc,2,valid,x,\n", [3, 6]),
+        ("\r\na,2,valid,x,\"1\r\n2\n3\"\r\nc,2,valid,x,\r\n", [2, 5]),
+    ] {
+        for start in ["", "\u{feff}", "\r\n"] {
+            let shift = usize::from(start == "\r\n");
+            let ReadError::Rows(problems) = parse(&format!("{start}{header}{text}")).unwrap_err()
+            else {
+                panic!("{text:?}");
+            };
+            let found: Vec<usize> = problems.0.iter().map(|p| p.location.line - shift).collect();
+            assert_eq!(found, lines, "{start:?} {text:?}");
+        }
+    }
+}
+
+#[test]
+fn only_the_p99_that_counts_due_requests_may_be_infinite() {
+    let text = "cell_id,axis_cpus,verdict,throughput_rps,p99_due_ms\na,2,valid,5,inf\n";
+    let row = parse(text).unwrap().rows.remove(0);
+    assert_eq!(row.p99_due_ms, Some(f64::INFINITY));
+    let text = "cell_id,axis_cpus,verdict,throughput_rps,p99_ms,p99_due_ms\n\
+                a,2,valid,inf,1e999,-1\n";
+    insta::assert_snapshot!(problems(text), @r"
+    trials.csv:2:1: `throughput_rps` is `inf` (allowed: a number from 0)
+    trials.csv:2:1: `p99_ms` is `1e999` (allowed: a number from 0)
+    trials.csv:2:1: `p99_due_ms` is `-1` (allowed: a number from 0, or inf)
     ");
 }
 
@@ -106,6 +145,8 @@ fn a_torn_last_line_is_told_and_the_rows_before_it_stand() {
         assert_eq!(read.rows.len(), 1, "{torn}");
         let problem = read.torn_line.unwrap();
         assert_eq!(problem.location.line, 3, "{torn}");
+        // There is no such command.
+        assert!(!problem.to_string().contains("resume"), "{problem}");
     }
     // Other people's last line may lack only its line break.
     let read = parse(&format!("{whole}b,2,valid,7")).unwrap();
@@ -197,11 +238,10 @@ fn texts_that_look_like_formulas_or_hold_quotes_come_back_as_they_were() {
     assert_eq!(fs_err::read_to_string(&path).unwrap().lines().count(), 2);
 }
 
-/// A figure that six digits hold, or infinity.
+/// A figure that six digits hold.
 fn figure() -> impl Strategy<Value = Option<f64>> {
     prop_oneof![
         Just(None),
-        Just(Some(f64::INFINITY)),
         (0_u32..1_000_000, -6_i32..6).prop_map(|(digits, exponent)| {
             let text = format!("{digits}e{exponent}");
             Some(text.parse().unwrap())
@@ -241,7 +281,7 @@ fn any_row() -> impl Strategy<Value = TrialRow> {
                 row.users = claim.map(|_| small);
                 row.throughput_rps = figures[0];
                 row.p99_ms = figures[1];
-                row.p99_due_ms = figures[2];
+                row.p99_due_ms = figures[2].or(claim.map(|_| f64::INFINITY));
                 row.mean_ms = figures[3];
                 row.dead_time_s = figures[4];
                 row.generator_cpu_cores = figures[5];

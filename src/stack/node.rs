@@ -5,6 +5,7 @@
 //! Nothing here knows YAML's syntax or Compose. Read next: [`super::yaml`], which
 //! makes trees of texts.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -141,6 +142,8 @@ pub(super) struct Replaced {
     pub(super) defaulted: Vec<String>,
     /// Names without one, which became nothing.
     pub(super) unset: Vec<String>,
+    /// Where short secrets stand in the text; taken out once it is made.
+    pub(super) short_secrets: Vec<Range<usize>>,
 }
 
 impl Scalar {

@@ -10,6 +10,7 @@ use indexmap::{IndexMap, IndexSet};
 use super::node::Replaced;
 use super::template::{Origin, Witness};
 use crate::problem::{Location, Problem};
+use crate::secret::{is_found_only_as_word, words_around};
 
 /// Most names kept of one text; a message names no more, and a text may have thousands.
 const MOST_NAMED: usize = 16;
@@ -55,10 +56,15 @@ impl Notes {
 
     /// Records a value that was taken by its name alone.
     pub(super) fn took(&mut self, value: &str, origin: Origin) {
-        let is_secret = matches!(origin, Origin::Environment | Origin::DotEnv);
-        if is_secret && !self.secrets.contains(value) {
+        if is_secret(origin) && !self.secrets.contains(value) {
             self.secrets.insert(value.to_owned());
         }
+    }
+
+    /// Hides the words of a text that short secrets became a part of.
+    pub(super) fn hide_words(&mut self, text: &str, replaced: &mut Replaced) {
+        let spans = std::mem::take(&mut replaced.short_secrets);
+        self.secrets.extend(words_around(text, &spans));
     }
 
     /// Adds a sentence of its own.
@@ -110,6 +116,11 @@ impl Notes {
     }
 }
 
+/// Whether a value came from outside the files and the cell.
+fn is_secret(origin: Origin) -> bool {
+    matches!(origin, Origin::Environment | Origin::DotEnv)
+}
+
 struct NotesWitness<'a> {
     notes: &'a mut Notes,
     place: Location,
@@ -137,5 +148,12 @@ impl Witness for NotesWitness<'_> {
             self.replaced.used.push((name.to_owned(), origin));
         }
         self.notes.took(value, origin);
+    }
+
+    fn placed(&mut self, start: usize, value: &str, origin: Origin) {
+        if is_secret(origin) && is_found_only_as_word(value) {
+            let short_secrets = &mut self.replaced.short_secrets;
+            short_secrets.push(start..start + value.len());
+        }
     }
 }

@@ -84,6 +84,8 @@ pub(super) trait Witness {
     fn unset(&mut self, name: &str);
     /// A value was used.
     fn used(&mut self, name: &str, value: &str, origin: Origin);
+    /// The value of a variable was put into the text at this byte.
+    fn placed(&mut self, _start: usize, _value: &str, _origin: Origin) {}
     /// A name had no value and its default was taken. Nothing to do for most.
     fn defaulted(&mut self, _name: &str) {}
 }
@@ -171,6 +173,7 @@ fn write_variable(
         match found {
             Some((value, origin)) => {
                 witness.used(name, value, origin);
+                witness.placed(out.len(), value, origin);
                 out.push_str(value);
             }
             None => witness.unset(name),
@@ -181,6 +184,7 @@ fn write_variable(
     match (operator.kind, usable) {
         (OperatorKind::Default | OperatorKind::Required, Some((value, origin))) => {
             witness.used(name, value, origin);
+            witness.placed(out.len(), value, origin);
             out.push_str(value);
             Ok(())
         }

@@ -115,7 +115,10 @@ fn scalar_text(
     let mut replaced = Replaced::default();
     let outcome = template.evaluate(variables, &mut notes.witness(place.clone(), &mut replaced));
     match outcome {
-        Ok(text) => Some((text, replaced)),
+        Ok(text) => {
+            notes.hide_words(&text, &mut replaced);
+            Some((text, replaced))
+        }
         Err(error) => {
             let message = format!("{field}: {error}");
             match error {

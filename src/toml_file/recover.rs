@@ -221,11 +221,11 @@ fn take_out(text: &mut String, offset: usize, index: usize) -> bool {
     } else {
         String::new()
     };
+    // Spaces by `repeat`: a format's width ends at 65,535, and a line need not.
     let width = end - start;
-    let replacement = if stand_in.len() <= width {
-        format!("{stand_in:width$}")
-    } else {
-        " ".repeat(width)
+    let replacement = match width.checked_sub(stand_in.len()) {
+        Some(rest) => format!("{stand_in}{}", " ".repeat(rest)),
+        None => " ".repeat(width),
     };
     text.replace_range(start..end, &replacement);
     true
@@ -290,6 +290,17 @@ mod tests {
         let recovered = recover(text);
         let places: Vec<_> = recovered.errors.iter().map(|(at, _)| *at).collect();
         assert_eq!(places, [text.find("z 1").unwrap() + 2]);
+    }
+
+    #[test]
+    fn a_broken_line_may_be_longer_than_a_format_is_wide() {
+        for broken in ["x", "[x"] {
+            let text = format!("{broken} {}\ny = 1\n", "é, ".repeat(30_000));
+            let recovered = recover(&text);
+            assert_eq!(recovered.text.len(), text.len());
+            assert_eq!(recovered.errors.len(), 1);
+            assert!(recovered.text.ends_with(" \ny = 1\n"));
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use toml::de::DeValue;
 
 use crate::scalar::Scalar;
+use crate::units::shortened;
 
 /// Largest whole number that an axis may hold: beyond it, floats skip numbers.
 ///
@@ -35,14 +36,17 @@ pub fn scalar(value: &DeValue<'_>) -> Result<Scalar, String> {
             .filter(|number| number.unsigned_abs() <= MAX_EXACT.unsigned_abs())
             .map(Scalar::Integer)
             .ok_or_else(|| {
-                format!("the number {written} is too large (allowed: up to {MAX_EXACT})")
+                format!(
+                    "the number {} is too large (allowed: up to {MAX_EXACT})",
+                    shortened(&written.to_string())
+                )
             }),
         DeValue::Float(written) => written
             .as_str()
             .parse()
             .ok()
             .and_then(Scalar::from_number)
-            .ok_or_else(|| format!("the number {written} is not finite")),
+            .ok_or_else(|| format!("the number {} is not finite", shortened(written.as_str()))),
         DeValue::Boolean(truth) => Ok(Scalar::Boolean(*truth)),
         DeValue::String(text) => Ok(Scalar::Text(text.as_ref().to_owned())),
         other => Err(format!(
@@ -52,19 +56,12 @@ pub fn scalar(value: &DeValue<'_>) -> Result<Scalar, String> {
     }
 }
 
-/// A value as messages name it; long texts are cut.
+/// A value as messages name it; long ones are cut.
 pub fn describe(value: &DeValue<'_>) -> String {
-    const SHOWN: usize = 40;
     match value {
-        DeValue::String(text) if text.chars().count() > SHOWN => {
-            format!(
-                "the text \"{}...\"",
-                text.chars().take(SHOWN).collect::<String>()
-            )
-        }
-        DeValue::String(text) => format!("the text \"{text}\""),
-        DeValue::Integer(number) => format!("the number {number}"),
-        DeValue::Float(number) => format!("the number {number}"),
+        DeValue::String(text) => format!("the text \"{}\"", shortened(text)),
+        DeValue::Integer(number) => format!("the number {}", shortened(number.as_str())),
+        DeValue::Float(number) => format!("the number {}", shortened(number.as_str())),
         DeValue::Boolean(truth) => format!("{truth}"),
         DeValue::Datetime(date) => format!("the date {date}"),
         DeValue::Array(_) => "a list".to_owned(),

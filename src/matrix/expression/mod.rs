@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use crate::problem::Location;
 use crate::scalar::Scalar;
+use crate::units::format_number;
 
 pub(super) use evaluate::Failure;
 pub(super) use parse::{Known, is_usable_name};
@@ -65,7 +66,7 @@ impl Value {
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Number(number) => write!(f, "the number {number}"),
+            Self::Number(number) => write!(f, "the number {}", format_number(*number)),
             Self::Boolean(truth) => write!(f, "the truth value {truth}"),
             Self::Text(text) => write!(f, "the text `{text}`"),
         }

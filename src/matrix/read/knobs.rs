@@ -12,6 +12,7 @@ use crate::matrix::expression::{Expression, Known, is_usable_name};
 use crate::matrix::sweep::{Axis, Constraint, Derived};
 use crate::scalar::Scalar;
 use crate::toml_file::{Content, Entry, Notes, Table, describe, scalar};
+use crate::units::format_number;
 
 /// Most combinations of levels, dropped ones included.
 ///
@@ -171,7 +172,13 @@ fn axis(entry: &Entry<'_>, notes: &mut Notes<'_>) -> Axis {
                 Ok(level) if written.insert(level.to_string()) => levels.push(level),
                 Ok(level) => notes.add(
                     at,
-                    format!("axis `{}` has the level {level} twice", entry.key),
+                    format!(
+                        "axis `{}` has the level {} twice",
+                        entry.key,
+                        level
+                            .as_number()
+                            .map_or_else(|| level.to_string(), format_number)
+                    ),
                 ),
                 Err(message) => notes.add(at, format!("in axis `{}`, {message}", entry.key)),
             }

@@ -10,6 +10,7 @@ use crate::matrix::sweep::{Order, ReportText, Slo, State, Trials};
 use crate::problem::{Problem, nearest};
 use crate::scalar::Scalar;
 use crate::toml_file::{Located, Notes, Table};
+use crate::units::format_number;
 
 /// Most launches of one cell; a thousand short trials of one cell take a day.
 const MAX_REPEATS: u64 = 1_000;
@@ -140,7 +141,10 @@ pub(super) fn slo(file: &mut Table<'_>, notes: &mut Notes<'_>) -> Slo {
         if !(0.0..=1.0).contains(&number) {
             notes.hint(
                 entry.at(),
-                format!("`error_rate` in [slo] must be from 0 to 1, not {number}"),
+                format!(
+                    "`error_rate` in [slo] must be from 0 to 1, not {}",
+                    format_number(number)
+                ),
                 "one request of a hundred is 0.01",
             );
         }

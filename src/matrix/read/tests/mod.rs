@@ -51,6 +51,16 @@ fn with(more: &str) -> String {
 }
 
 #[test]
+fn numbers_of_three_hundred_digits_are_named_shortly() {
+    insta::assert_snapshot!(
+        replaced("cpus = [1, 2]", "cpus = [1e-300, 1e-300]"),
+        @"m.toml:8:17: axis `cpus` has the level 1e-300 twice"
+    );
+    let message = replaced("users = 16", "users = 1e-300");
+    assert!(message.contains("`users` is 1e-300, which"), "{message}");
+}
+
+#[test]
 fn the_least_matrix_takes_every_default() {
     let sweep = good(LEAST);
     assert_eq!(sweep.name, "least");

@@ -4,6 +4,7 @@ use super::*;
 use crate::placed::{PlacedNode, PlacedValue};
 use crate::problem::Location;
 use crate::scalar::Scalar;
+use crate::secret::Secrets;
 
 #[test]
 fn the_cell_wins_over_the_environment_over_dotenv() {
@@ -22,6 +23,35 @@ fn the_cell_wins_over_the_environment_over_dotenv() {
     assert_eq!(resolution.secrets, ["from-dotenv", "from-environment"]);
     let variables: Vec<String> = resolution.variables.into_iter().collect();
     assert_eq!(variables, ["A", "B", "C", "D"]);
+}
+
+#[test]
+fn a_word_that_a_short_secret_became_a_part_of_is_secret_too() {
+    let case = Case::app(
+        "image: postgres:${TAG}\nenvironment: {S: 'pre${SHORT}post', U: 'user_${SHORT}', D: 'x${NONE:-app}y', C: 'x${cpus}y', N: 'x${TWO}y'}\ncommand: serve --p=a\"${SHORT}\"b plain\nlabels: ['l=${SHORT}${cpus}']\nhealthcheck: {test: ['CMD', 'h${NONE:-${SHORT}}']}",
+    )
+    .file(".env", "SHORT=abc123\nTAG=17.2\nTWO=17\n")
+    .cell("cpus", "4cores");
+    let secrets = case.resolution().secrets;
+    for hidden in ["preabc123post", "aabc123b", "abc1234cores", "habc123"] {
+        assert!(
+            secrets.iter().any(|secret| secret == hidden),
+            "{hidden}: {secrets:?}"
+        );
+    }
+    // `17` is no secret, nor is a default or a level; words beside a secret are none either.
+    let mut hider = Secrets::new([0; 16]);
+    for secret in &secrets {
+        hider.hide(secret);
+    }
+    for shown in [
+        "serve", "plain", "postgres", "xappy", "x4coresy", "x17y", "--p=",
+    ] {
+        assert_eq!(hider.redact(shown), shown);
+    }
+    let written = format!("{:?}", case.resolution().stack);
+    assert!(written.contains("user_abc123"));
+    assert!(!hider.redact(&written).contains("abc123"));
 }
 
 #[test]
