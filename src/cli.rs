@@ -16,7 +16,7 @@ Exit codes:
     1  a bug in nightsweep
     2  the input is wrong (matrix, Compose, workload, flags)
     3  the environment is not fit (no engine, image missing, too few CPUs)
-    4  the sweep ended, some trials have no valid measurement
+    4  the sweep ended, some trials failed
   130  interrupted";
 
 /// Measures which settings a containerised service should run with.

@@ -46,9 +46,9 @@ pub enum EventKind {
         run_id: String,
         /// Its folder.
         folder: String,
-        /// Trials that will be launched.
+        /// Trials planned.
         n_trials: u32,
-        /// Trials that will not, and have `skipped` rows.
+        /// Of these, not launched: they get `skipped` rows.
         n_skipped: u32,
         /// Expected length. **Units**: seconds.
         estimate_s: f64,

@@ -158,6 +158,18 @@ fn edit_distance(from: &[char], to: &[char]) -> usize {
     last[to.len()]
 }
 
+/// An error and its causes on one line, for places that keep text only.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -31,6 +31,8 @@ const SWITCH_WORDS: [&str; 8] = ["true", "false", "yes", "no", "on", "off", "nul
 pub struct Secrets {
     salt: [u8; 16],
     values: BTreeSet<String>,
+    /// Texts that are no secret whatever else they are.
+    revealed: BTreeSet<String>,
 }
 
 impl Secrets {
@@ -39,6 +41,7 @@ impl Secrets {
         Self {
             salt,
             values: BTreeSet::new(),
+            revealed: BTreeSet::new(),
         }
     }
 
@@ -49,15 +52,19 @@ impl Secrets {
     pub fn hide(&mut self, value: &str) {
         for part in std::iter::once(value).chain(value.lines()) {
             let part = part.trim();
-            if is_worth_hiding(part) {
+            if is_worth_hiding(part) && !self.revealed.contains(part) {
                 self.values.insert(part.to_owned());
             }
         }
     }
 
-    /// Takes a value out again because it is an axis level, whose text is the result.
-    pub fn reveal(&mut self, value: &str) {
-        self.values.remove(value);
+    /// Lets a text through for good: an axis level, whose text is the result, or a name.
+    ///
+    /// It does not matter whether it is hidden before or after.
+    pub fn reveal(&mut self, text: &str) {
+        let text = text.trim();
+        self.values.remove(text);
+        self.revealed.insert(text.to_owned());
     }
 
     /// The text with every secret replaced, longest first.
@@ -274,6 +281,17 @@ mod tests {
         }
         assert!(is_found_only_as_word("abc123") && !is_found_only_as_word("hunter2-hunter2"));
         assert!(!is_found_only_as_word("17") && !is_found_only_as_word("true"));
+    }
+
+    #[test]
+    fn what_is_revealed_stays_so_whichever_came_first() {
+        let mut secrets = secrets(&["level-one-of-many"]);
+        secrets.reveal("level-one-of-many");
+        secrets.reveal("level-two-of-many");
+        secrets.hide("level-one-of-many");
+        secrets.hide("level-two-of-many");
+        let text = "level-one-of-many level-two-of-many";
+        assert_eq!(secrets.redact(text), text);
     }
 
     #[test]

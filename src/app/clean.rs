@@ -4,6 +4,7 @@ use super::environment::Environment;
 use super::error::{AppError, Outcome};
 use crate::cli::CleanArgs;
 use crate::engine::{CleanRequest, DockerEngine, Leftover, LeftoverKind};
+use crate::problem::chain;
 use crate::report::{Align, Printer, Table};
 
 /// Finds leftovers by label and removes them.
@@ -71,14 +72,4 @@ fn kind_of(kind: LeftoverKind) -> &'static str {
         LeftoverKind::Network => "network",
         LeftoverKind::Volume => "volume",
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        words = format!("{words}: {cause}");
-        source = cause.source();
-    }
-    words
 }

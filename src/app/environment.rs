@@ -76,11 +76,8 @@ impl Environment {
         self.now
     }
 
-    /// How to print; `NO_COLOR` and `CI` are honoured.
+    /// How to print; nothing is coloured, so `NO_COLOR` has nothing to take away.
     pub(super) fn printer(&self) -> Printer {
-        Printer::new(
-            self.variable("NO_COLOR").is_some(),
-            self.variable("CI").is_some(),
-        )
+        Printer::new(self.variable("CI").is_some())
     }
 }

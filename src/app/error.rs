@@ -31,7 +31,7 @@ pub struct AppError {
 pub enum Outcome {
     /// Everything is as it should be.
     Done,
-    /// The sweep ended, some trials have no valid measurement.
+    /// The sweep ended, some trials failed.
     SomeFailed,
     /// The engine was lost on the way; the rows so far stand.
     EngineLost,
@@ -124,13 +124,16 @@ impl From<EngineError> for AppError {
 
 impl From<ResultsError> for AppError {
     fn from(error: ResultsError) -> Self {
-        match error {
+        let hint = error.hint();
+        let mut error = match error {
             ResultsError::NoRuns { .. } | ResultsError::RunUnknown { .. } => Self::input(error),
             ResultsError::HeaderDiffers { .. }
             | ResultsError::ColumnUnknown { .. }
             | ResultsError::Histogram { .. } => Self::bug(error),
             ResultsError::File { .. } | ResultsError::RunExists { .. } => Self::environment(error),
-        }
+        };
+        error.hint = hint;
+        error
     }
 }
 

@@ -23,7 +23,8 @@ pub(super) struct Inputs {
     pub(super) matrix_text: String,
     pub(super) compose: ComposeFiles,
     pub(super) workload: Arc<Workload>,
-    pub(super) workload_path: PathBuf,
+    /// The workload and the files it names, as they were read.
+    pub(super) workload_bytes: Vec<(PathBuf, Vec<u8>)>,
     pub(super) plan: Plan,
     pub(super) secrets: Secrets,
     settings: IndexMap<String, String>,
@@ -79,11 +80,12 @@ impl Inputs {
             sweep,
             matrix_text,
             compose,
+            workload_bytes: bytes_of(&workload_path, &workload)?,
             workload: Arc::new(workload),
-            workload_path,
             plan,
             settings,
         };
+        inputs.reveal_names_and_levels();
         inputs.hide_named_secrets();
         inputs.try_first_cells(&mut problems);
         let reached: BTreeSet<String> = inputs.reached_by_stack.union(&by_load).cloned().collect();
@@ -122,7 +124,7 @@ impl Inputs {
         for secret in &resolution.secrets {
             self.secrets.hide(secret);
         }
-        // The text of a level is the result; and what `--set` gives is plain by choice.
+        // Derived values are results as well.
         for value in variables.values() {
             self.secrets.reveal(value);
         }
@@ -199,6 +201,25 @@ impl Inputs {
         self.compose.service_names().iter().any(|name| name == host)
     }
 
+    /// Names and levels are what results are told by; `--set` is plain by choice.
+    fn reveal_names_and_levels(&mut self) {
+        let sweep = &self.sweep;
+        let levels = sweep
+            .axes
+            .iter()
+            .flat_map(|axis| &axis.levels)
+            .map(ToString::to_string);
+        let names = sweep.names().iter().cloned().chain([sweep.name.clone()]);
+        let services = self.compose.service_names();
+        let plain = levels
+            .chain(names)
+            .chain(services)
+            .chain(self.settings.values().cloned());
+        for text in plain.collect::<Vec<_>>() {
+            self.secrets.reveal(&text);
+        }
+    }
+
     fn hide_named_secrets(&mut self) {
         let named = self.sweep.secrets.iter().map(|name| &name.value);
         let used = self.workload.environment().iter().map(|used| &used.name);
@@ -214,6 +235,18 @@ fn values(located: &[Located<String>]) -> Vec<String> {
     located
         .iter()
         .map(|located| located.value.clone())
+        .collect()
+}
+
+fn bytes_of(path: &Path, workload: &Workload) -> Result<Vec<(PathBuf, Vec<u8>)>, AppError> {
+    let files = std::iter::once(path).chain(workload.files().iter().map(PathBuf::as_path));
+    files
+        .map(|file| {
+            Ok((
+                file.to_owned(),
+                fs_err::read(file).map_err(AppError::input)?,
+            ))
+        })
         .collect()
 }
 

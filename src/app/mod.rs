@@ -22,6 +22,9 @@ mod up;
 
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;
+use std::time::Duration;
+
+use futures_util::FutureExt;
 
 use self::environment::Environment;
 pub use self::error::{AppError, Outcome};
@@ -30,8 +33,7 @@ use crate::report::Printer;
 
 /// Runs a command to its end and says how it went.
 ///
-/// A panic is a bug and ends with exit code 1, like any other; what was
-/// launched is released while it unwinds.
+/// A panic is a bug and ends with exit code 1, like any other.
 pub fn main(cli: Cli) -> ExitCode {
     let ended = std::panic::catch_unwind(AssertUnwindSafe(|| run_command(cli)));
     ended.unwrap_or_else(|_| AppError::bug(anyhow::anyhow!("nightsweep broke down")).exit_code())
@@ -41,7 +43,7 @@ fn run_command(cli: Cli) -> ExitCode {
     let environment = match Environment::read() {
         Ok(environment) => environment,
         Err(error) => {
-            Printer::new(true, true).note(&error.text());
+            Printer::new(true).note(&error.text());
             return error.exit_code();
         }
     };
@@ -67,7 +69,13 @@ fn run_command(cli: Cli) -> ExitCode {
     }
 }
 
+/// How long the removal of what a panic left may take.
+const RELEASE_LIMIT: Duration = Duration::from_secs(10);
+
 /// Two threads: one may wait for the engine while the other writes or draws.
+///
+/// A panic drops the leases of what was launched, which queues its removal; the
+/// runtime lives on for a while so that it can be carried out.
 fn in_runtime<F>(command: F) -> Result<Outcome, AppError>
 where
     F: Future<Output = Result<Outcome, AppError>>,
@@ -77,5 +85,14 @@ where
         .enable_all()
         .build()
         .map_err(AppError::environment)?;
-    runtime.block_on(command)
+    runtime.block_on(async {
+        match AssertUnwindSafe(command).catch_unwind().await {
+            Ok(result) => result,
+            Err(_) => {
+                tokio::time::sleep(RELEASE_LIMIT).await;
+                Err(AppError::bug(anyhow::anyhow!("nightsweep broke down"))
+                    .hint("`nightsweep clean` removes what may still be there; rows written so far stand"))
+            }
+        }
+    })
 }

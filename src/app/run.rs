@@ -24,7 +24,7 @@ use crate::results::{
 };
 use crate::secret::Secrets;
 use crate::stack::Stack;
-use crate::sweep::{Sinks, SweepPlan, SweepSummary, run as run_sweep};
+use crate::sweep::{Sinks, SweepError, SweepPlan, SweepSummary, run as run_sweep};
 
 /// After being asked twice to stop, rows must be written within this.
 const LEAVE_LIMIT: Duration = Duration::from_secs(5);
@@ -72,8 +72,16 @@ pub(super) async fn run(
     let Some(summary) = Box::pin(sweeping).await? else {
         return Ok(Outcome::Interrupted);
     };
-    draw(&folder, printer, !arguments.json)?;
-    Ok(outcome_of(&summary))
+    let outcome = outcome_of(&summary);
+    match draw(&folder, printer, !arguments.json) {
+        Ok(()) => Ok(outcome),
+        Err(error) if outcome == Outcome::Done => Err(error),
+        // How the sweep ended is the graver news.
+        Err(error) => {
+            printer.note(&error.text());
+            Ok(outcome)
+        }
+    }
 }
 
 /// Reads the files, asks the engine, gets the images, makes the run's folder.
@@ -161,21 +169,18 @@ async fn sweep(
 }
 
 /// The sweep's end; `None` when the user left without waiting for it.
-async fn until_done<E>(
-    sweep: impl Future<Output = Result<SweepSummary, E>>,
+async fn until_done(
+    sweep: impl Future<Output = Result<SweepSummary, SweepError>>,
     interrupts: &mut Interrupts,
     plan: &SweepPlan,
     printer: Printer,
-) -> Result<Option<SweepSummary>, AppError>
-where
-    E: Into<anyhow::Error>,
-{
+) -> Result<Option<SweepSummary>, AppError> {
     let mut sweep = std::pin::pin!(sweep);
     let mut leave_by = std::pin::pin!(tokio::time::sleep(Duration::MAX));
     let mut n_asked = 0;
     loop {
         tokio::select! {
-            done = &mut sweep => return done.map(Some).map_err(AppError::environment),
+            done = &mut sweep => return done.map(Some).map_err(results_lost),
             () = interrupts.wait() => {
                 n_asked += 1;
                 printer.clear_progress();
@@ -194,6 +199,16 @@ where
             // Rows are written in a moment; what hangs is not waited for.
             () = &mut leave_by => return Ok(None),
         }
+    }
+}
+
+fn results_lost(error: SweepError) -> AppError {
+    let SweepError::Results { source, .. } = &error;
+    let hint = source.hint();
+    let error = AppError::environment(error);
+    match hint {
+        Some(hint) => error.hint(hint),
+        None => error,
     }
 }
 
@@ -272,9 +287,8 @@ fn keep_inputs(inputs: &Inputs, folder: &RunFolder, matrix: &Path) -> Result<(),
     for (path, text) in inputs.compose.texts() {
         folder.write_input(path, text.as_bytes(), secrets)?;
     }
-    for path in std::iter::once(&inputs.workload_path).chain(inputs.workload.files()) {
-        let bytes = fs_err::read(path).map_err(AppError::environment)?;
-        folder.write_input(path, &bytes, secrets)?;
+    for (path, bytes) in &inputs.workload_bytes {
+        folder.write_input(path, bytes, secrets)?;
     }
     Ok(())
 }

@@ -99,7 +99,9 @@ pub(super) async fn up(
         () = interrupts.wait() => {}
         exit = watch_exits(&*engine, &launched) => {
             if let Ok(exit) = exit {
-                printer.note(&format!("service `{}` ended", exit.service));
+                let code = exit.exit_code.map_or_else(|| "without a code".to_owned(), |code| format!("with code {code}"));
+                let memory = if exit.oom_killed { ", killed for memory" } else { "" };
+                printer.note(&format!("service `{}` ended {code}{memory}", exit.service));
             }
         }
     }
@@ -114,7 +116,7 @@ pub(super) async fn down(environment: &Environment, printer: Printer) -> Result<
     let mut runs: Vec<String> = found
         .iter()
         .filter_map(|thing| thing.labels.get(LABEL_RUN))
-        .filter(|run| run.starts_with(UP_PREFIX))
+        .filter(|run| is_up(run))
         .cloned()
         .collect();
     runs.sort();
@@ -134,6 +136,12 @@ pub(super) async fn down(environment: &Environment, printer: Printer) -> Result<
         printer.note(&format!("took down {run}: {} things", report.removed.len()));
     }
     Ok(Outcome::Done)
+}
+
+/// Whether a run id is one of ours: the prefix and eight hexadecimal digits.
+fn is_up(run: &str) -> bool {
+    run.strip_prefix(UP_PREFIX)
+        .is_some_and(|rest| rest.len() == 8 && rest.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 async fn release(lease: Lease<DockerEngine>, printer: Printer) {

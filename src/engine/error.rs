@@ -130,17 +130,6 @@ fn hint_for(kind: EngineErrorKind, object: &str, cause: &str) -> Option<String> 
     Some(hint)
 }
 
-/// An error and all its causes on one line, for places that keep text only.
-pub(super) fn chain_text(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,7 +138,10 @@ mod tests {
     fn the_message_never_repeats_the_cause() {
         let error = EngineError::new("start", "ns-1-app", EngineErrorKind::Other, "no such file");
         assert_eq!(error.to_string(), "start ns-1-app");
-        assert_eq!(chain_text(&error), "start ns-1-app: no such file");
+        assert_eq!(
+            crate::problem::chain(&error),
+            "start ns-1-app: no such file"
+        );
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 use futures_util::future::join_all;
 
-use super::error::chain_text;
 use super::trial::LABEL_SERVICE;
 use super::{ContainerId, Engine, EngineError, Launched, LeftoverKind, TrialTag};
+use crate::problem::chain;
 
 /// Everything the containers of a launched stack wrote, by service.
 ///
@@ -48,7 +48,7 @@ pub async fn collect_trial_logs<E: Engine>(
 async fn read<E: Engine>(engine: &E, service: &str, id: &ContainerId) -> (String, String) {
     let text = match engine.logs(id, None).await {
         Ok(text) => text,
-        Err(error) => format!("(the log could not be read: {})\n", chain_text(&error)),
+        Err(error) => format!("(the log could not be read: {})\n", chain(&error)),
     };
     (service.to_owned(), text)
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use reqwest::header::{CONNECTION, HOST};
 
-use super::error::chain_text;
+use crate::problem::chain;
 
 /// Enough of a body to recognise an error page by, short enough for one line.
 const BODY_HEAD_CHARS: usize = 200;
@@ -76,7 +76,7 @@ fn client() -> Result<&'static reqwest::Client, ProbeFailure> {
                 .pool_max_idle_per_host(0)
                 .http1_only()
                 .build()
-                .map_err(|error| chain_text(&error))
+                .map_err(|error| chain(&error))
         })
         .as_ref()
         .map_err(|error| ProbeFailure::Broken(error.clone()))
@@ -119,7 +119,7 @@ fn failure_of(error: &reqwest::Error) -> ProbeFailure {
         }
         cause = inner.source();
     }
-    ProbeFailure::Broken(chain_text(error))
+    ProbeFailure::Broken(chain(error))
 }
 
 fn one_line(text: &str) -> String {

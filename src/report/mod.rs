@@ -6,6 +6,9 @@
 //! Read `console.rs` for what a person sees while a sweep runs and `table.rs`
 //! for how columns are aligned.
 
+// A new event must be decided on in every reporter.
+#![warn(clippy::wildcard_enum_match_arm)]
+
 mod best;
 mod console;
 mod exchange;

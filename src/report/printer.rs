@@ -8,18 +8,13 @@ use std::io::{self, IsTerminal, Write};
 #[derive(Debug, Clone, Copy)]
 pub struct Printer {
     interactive: bool,
-    colour: bool,
 }
 
 impl Printer {
-    /// A printer for this process's own streams.
-    ///
-    /// `no_colour` and `in_ci` are read from the environment by the caller.
-    pub fn new(no_colour: bool, in_ci: bool) -> Self {
-        let interactive = io::stderr().is_terminal() && !in_ci;
+    /// A printer for this process's own streams; no redrawing in CI.
+    pub fn new(in_ci: bool) -> Self {
         Self {
-            interactive,
-            colour: interactive && !no_colour,
+            interactive: io::stderr().is_terminal() && !in_ci,
         }
     }
 
@@ -50,23 +45,5 @@ impl Printer {
     /// Takes the progress line away, so that a whole line can be written.
     pub fn clear_progress(self) {
         self.progress("");
-    }
-
-    /// The text in bold where colour is on.
-    pub fn bold(self, text: &str) -> String {
-        if self.colour {
-            format!("\x1b[1m{text}\x1b[0m")
-        } else {
-            text.to_owned()
-        }
-    }
-
-    /// The text dimmed where colour is on.
-    pub fn dim(self, text: &str) -> String {
-        if self.colour {
-            format!("\x1b[2m{text}\x1b[0m")
-        } else {
-            text.to_owned()
-        }
     }
 }

@@ -24,9 +24,9 @@ pub fn write_manifest(
     write_whole(path, text.as_bytes())
 }
 
-/// The same value with every secret taken out of its strings.
+/// The same value with every secret taken out of its strings and keys.
 ///
-/// Keys stay: they are names (of variables, of files), never values.
+/// Keys may be values too: an image's name is the key of its facts.
 #[must_use]
 pub fn redact_strings(value: &Value, secrets: &Secrets) -> Value {
     match value {
@@ -37,7 +37,7 @@ pub fn redact_strings(value: &Value, secrets: &Secrets) -> Value {
             .collect(),
         Value::Object(entries) => entries
             .iter()
-            .map(|(key, value)| (key.clone(), redact_strings(value, secrets)))
+            .map(|(key, value)| (secrets.redact(key), redact_strings(value, secrets)))
             .collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
     }
@@ -80,6 +80,7 @@ mod tests {
         let manifest = json!({
             "z": ["postgres://u:s3cret-\"quoted\"@db", 5],
             "a": {"PASSWORD": "s3cret-\"quoted\""},
+            "images": {"registry/s3cret-\"quoted\"/app:1": 1},
         });
         write_manifest(&path, &manifest, &secrets).unwrap();
         let text = fs_err::read_to_string(&path).unwrap();

@@ -9,15 +9,21 @@ use tokio::sync::watch;
 use super::outcome::TrialOutcome;
 use super::progress::{Progress, load_of};
 use super::rows::{rows_of, skipped_rows};
-use super::shell::{Shared, chain, run_trial};
+use super::shell::{Shared, run_trial};
 use super::{Clock, Job, Reason, SweepPlan};
 use crate::engine::{Engine, HostFacts, Owner};
 use crate::event::{Event, EventKind, TrialRef};
+use crate::problem::chain;
 use crate::results::{
     OperationKey, OperationsCsv, ResultsError, RunFolder, TrialRow, TrialsCsv, Verdict,
     write_histogram_log,
 };
 use crate::secret::Secrets;
+use crate::units::format_duration;
+
+/// A daemon that is upgraded or restarted is back well within this.
+const ENGINE_PATIENCE: Duration = Duration::from_mins(1);
+const ENGINE_RETRY: Duration = Duration::from_secs(2);
 
 /// Where a sweep writes to.
 #[derive(Debug)]
@@ -90,7 +96,9 @@ pub async fn run<E: Engine>(
     interrupted: watch::Receiver<u32>,
     emit: &mut dyn FnMut(Event),
 ) -> Result<SweepSummary, SweepError> {
+    let secrets = sinks.secrets.clone();
     let mut emit = |kind: EventKind| {
+        let kind = redacted(kind, &secrets);
         emit(Event {
             at: clock.now_text(),
             elapsed: clock.elapsed(),
@@ -172,13 +180,33 @@ pub async fn run<E: Engine>(
     Ok(summary)
 }
 
+/// Texts that come from containers and the engine leave without secrets.
+fn redacted(kind: EventKind, secrets: &Secrets) -> EventKind {
+    match kind {
+        EventKind::Warned { text } => EventKind::Warned {
+            text: secrets.redact(&text),
+        },
+        EventKind::VersionsSeen {
+            versions,
+            idle_connect_ms,
+        } => EventKind::VersionsSeen {
+            versions: versions
+                .into_iter()
+                .map(|(service, text)| (service, secrets.redact(&text)))
+                .collect(),
+            idle_connect_ms,
+        },
+        other => other,
+    }
+}
+
 fn started(plan: &SweepPlan, sinks: &Sinks, progress: &Progress) -> EventKind {
     let n_skipped = plan.jobs.iter().filter(|job| job.skip.is_some()).count();
     let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
     EventKind::RunStarted {
         run_id: plan.run_id.clone(),
         folder: sinks.folder.path().display().to_string(),
-        n_trials: count(plan.jobs.len() - n_skipped),
+        n_trials: count(plan.jobs.len()),
         n_skipped: count(n_skipped),
         estimate_s: progress.left_s(Duration::ZERO),
     }
@@ -207,11 +235,9 @@ async fn why_stop<E: Engine>(
     if *shared.interrupted.borrow() > 0 {
         return Some(Reason::new("interrupted", "the sweep was interrupted"));
     }
-    // By now tear-down has tried for a minute: an engine that was only restarted is back.
     if verdict == Verdict::Failed
-        && let Err(error) = shared.engine.describe().await
+        && let Err(words) = engine_answers(shared).await
     {
-        let words = format!("the engine no longer answers: {}", chain(&error));
         return Some(Reason::new("engine_lost", words));
     }
     if settings.fail_fast && verdict == Verdict::Failed {
@@ -228,6 +254,24 @@ async fn why_stop<E: Engine>(
         return Some(Reason::new("too_many_failures", words));
     }
     None
+}
+
+/// Waits for an engine that is being started again; what it said last when it stays away.
+async fn engine_answers<E: Engine>(shared: &Shared<'_, E>) -> Result<(), String> {
+    let begun = tokio::time::Instant::now();
+    loop {
+        let Err(error) = shared.engine.describe().await else {
+            return Ok(());
+        };
+        if begun.elapsed() >= ENGINE_PATIENCE || *shared.interrupted.borrow() > 0 {
+            let waited = format_duration(begun.elapsed());
+            return Err(format!(
+                "the engine did not answer for {waited}: {}",
+                chain(&error)
+            ));
+        }
+        tokio::time::sleep(ENGINE_RETRY).await;
+    }
 }
 
 /// The gravest verdict of a trial's windows.

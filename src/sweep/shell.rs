@@ -30,6 +30,7 @@ use crate::engine::{
 use crate::event::{EventKind, TrialRef};
 use crate::load::{LoadModel, LoadPlan, LoadSignal, RunningLoad, Target};
 use crate::measure::{Judgement, Pacing, judge};
+use crate::problem::chain;
 use crate::units::format_duration;
 
 /// Beyond its nominal length and its drains, a load that goes on this long hangs.
@@ -108,22 +109,38 @@ pub(super) async fn run_trial<E: Engine>(
     let (mut state, action) = step(State::Launching, signal);
     let mut oom_killed = None;
     if let (Action::StartLoad, Some(launched)) = (action, &launched) {
-        trial.ask_versions(launched).await;
+        let mut asked = shared.interrupted.clone();
+        tokio::select! {
+            biased;
+            () = until_asked(&mut asked, 1) => {}
+            () = trial.ask_versions(launched) => {}
+        }
         (state, oom_killed) = trial.load(launched, state).await;
     }
     let windows = std::mem::take(&mut trial.windows);
-    let subject = match &launched {
-        Some(launched) => look_at_subject(&**shared.engine, launched).await,
-        None => None,
+    let keeps_logs = needs_logs(&state, job, &windows);
+    let engine = &**shared.engine;
+    let looked = async {
+        let subject = match &launched {
+            Some(launched) => look_at_subject(engine, launched).await,
+            None => None,
+        };
+        let logs = if keeps_logs {
+            logs_of(engine, launched.as_ref(), &tag).await
+        } else {
+            Vec::new()
+        };
+        (subject, logs)
     };
-    let logs = if needs_logs(&state, job, &windows) {
-        logs_of(&**shared.engine, launched.as_ref(), &tag).await
-    } else {
-        Vec::new()
+    let mut interrupted = shared.interrupted.clone();
+    let (subject, logs) = tokio::select! {
+        biased;
+        // An engine that hangs must not cost who leaves what was measured.
+        () = until_asked(&mut interrupted, 2) => (None, Vec::new()),
+        looked = looked => looked,
     };
 
     let tear_down = Instant::now();
-    let mut interrupted = shared.interrupted.clone();
     let left_behind = tokio::select! {
         biased;
         report = lease.release() => (!report.is_complete()).then(|| left_behind(&report)),
@@ -208,15 +225,22 @@ impl<E: Engine> Trial<'_, E> {
         };
         let begun = Instant::now();
         let mut interrupted = self.shared.interrupted.clone();
+        let limit = plan.settings.ready_timeout * 2 + CREATE_LIMIT;
+        let launching = async {
+            let launched = launch(lease, &request)
+                .await
+                .map_err(|error| launch_reason(&error))?;
+            self.await_remote(ready.as_ref()).await?;
+            Ok(launched)
+        };
         let result = tokio::select! {
             biased;
             () = until_asked(&mut interrupted, 1) => return (Signal::Interrupted, None),
-            result = launch(lease, &request) => result,
-            () = tokio::time::sleep(plan.settings.ready_timeout + CREATE_LIMIT) => return (Signal::DeadlinePassed, None),
-        };
-        let result = match result {
-            Ok(launched) => self.await_remote(ready.as_ref()).await.map(|()| launched),
-            Err(error) => Err(launch_reason(&error)),
+            result = launching => result,
+            () = tokio::time::sleep(limit) => Err(Reason::new(
+                "not_ready",
+                format!("creating and starting the stack did not end within {}", format_duration(limit)),
+            )),
         };
         match result {
             Ok(launched) => {
@@ -304,10 +328,17 @@ impl<E: Engine> Trial<'_, E> {
                     Signal::Broke(exit_reason(exit.map_err(|error| chain(&error))))
                 }
                 signal = load.next() => match signal {
-                    Some(signal) => match self.take(signal, launched).await {
-                        Some(signal) => signal,
-                        None => continue,
-                    },
+                    Some(signal) => {
+                        let mut asked = self.shared.interrupted.clone();
+                        tokio::select! {
+                            biased;
+                            () = until_asked(&mut asked, 1) => Signal::Interrupted,
+                            taken = self.take(signal, launched) => match taken {
+                                Some(signal) => signal,
+                                None => continue,
+                            },
+                        }
+                    }
                     None => Signal::LoadDone,
                 },
                 () = &mut deadline => Signal::DeadlinePassed,
@@ -562,16 +593,4 @@ async fn until_asked(interrupted: &mut watch::Receiver<u32>, times: u32) {
         // Nobody can ask any more.
         std::future::pending::<()>().await;
     }
-}
-
-/// An error and its causes on one line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        words.push_str(": ");
-        words.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    words
 }

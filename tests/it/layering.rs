@@ -85,6 +85,31 @@ fn code_of(file: &Path) -> String {
         .join("\n")
 }
 
+fn first_word(text: &str) -> String {
+    let is_word = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
+    text.trim_start().chars().take_while(is_word).collect()
+}
+
+/// The items of a `use` list up to its closing brace; lists inside belong to their item.
+fn items_of(list: &str) -> Vec<String> {
+    let mut items = vec![String::new()];
+    let mut depth = 0;
+    for c in list.chars() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                items.push(String::new());
+                continue;
+            }
+            _ => {}
+        }
+        items.last_mut().expect("there is always one").push(c);
+    }
+    items
+}
+
 /// The identifiers that follow each `prefix` in the code.
 fn names_after(code: &str, prefix: &str) -> BTreeSet<String> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -94,19 +119,8 @@ fn names_after(code: &str, prefix: &str) -> BTreeSet<String> {
             let rest = &code[start + prefix.len()..];
             match rest.strip_prefix('{') {
                 // `use crate::{a::B, c}`: the first word of each item.
-                Some(list) => list
-                    .split('}')
-                    .next()
-                    .unwrap_or_default()
-                    .split(',')
-                    .map(|item| {
-                        item.trim()
-                            .chars()
-                            .take_while(|c| is_word(*c))
-                            .collect::<String>()
-                    })
-                    .collect::<Vec<_>>(),
-                None => vec![rest.chars().take_while(|c| is_word(*c)).collect()],
+                Some(list) => items_of(list).iter().map(|item| first_word(item)).collect(),
+                None => vec![first_word(rest)],
             }
         })
         .filter(|name| !name.is_empty())
@@ -167,7 +181,7 @@ fn each_heavy_crate_has_one_home() {
 
 #[test]
 fn the_reader_of_use_lines_sees_each_form() {
-    let code = "use crate::load::Target;\nuse crate::{engine::Engine, units};\nfn f() -> crate::event::Event { $crate::no }";
+    let code = "use crate::load::Target;\nuse crate::{engine::{Engine, Limits}, units};\nfn f() -> crate::event::Event { $crate::no }";
     let names: Vec<String> = names_after(code, "crate::").into_iter().collect();
     assert_eq!(names, ["engine", "event", "load", "units"]);
 }

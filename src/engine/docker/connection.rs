@@ -10,8 +10,8 @@ use std::time::Duration;
 use bollard::errors::Error as ApiError;
 use bollard::{API_DEFAULT_VERSION, Docker};
 
-use crate::engine::error::chain_text;
 use crate::engine::{EngineError, EngineErrorKind};
+use crate::problem::chain;
 
 /// Where the engine listens when nobody says otherwise.
 pub(super) const DEFAULT_ENDPOINT: &str = "unix:///var/run/docker.sock";
@@ -145,7 +145,7 @@ pub(super) fn failure(operation: &'static str, object: &str, error: ApiError) ->
             // The library both chains its causes and prints them; one of the two is enough.
             let text = match deepest(&other) {
                 Some(cause) if io_kind.is_some() => cause,
-                _ => chain_text(&other),
+                _ => chain(&other),
             };
             EngineError::new(operation, object, kind, text)
         }
@@ -197,7 +197,7 @@ mod tests {
         let error = open("unix:///nowhere/docker.sock").unwrap_err();
         assert_eq!(error.kind, EngineErrorKind::NoDaemon);
         assert_eq!(
-            chain_text(&error),
+            chain(&error),
             "connect to unix:///nowhere/docker.sock: the socket does not exist"
         );
         assert!(error.hint().unwrap().contains("DOCKER_HOST"));
@@ -212,10 +212,7 @@ mod tests {
             "/var/run/docker.sock",
         ] {
             let error = open(endpoint).unwrap_err();
-            assert!(
-                chain_text(&error).contains("not yet supported"),
-                "{endpoint}"
-            );
+            assert!(chain(&error).contains("not yet supported"), "{endpoint}");
         }
     }
 
@@ -266,7 +263,7 @@ mod tests {
         .await
         .unwrap_err();
         assert_eq!(error.kind, EngineErrorKind::Timeout);
-        assert_eq!(chain_text(&error), "inspect x: no answer within 30s");
+        assert_eq!(chain(&error), "inspect x: no answer within 30s");
     }
 
     #[tokio::test]
@@ -280,7 +277,7 @@ mod tests {
             .unwrap_err();
         assert_eq!(error.kind, EngineErrorKind::NoDaemon, "{error:?}");
         assert_eq!(
-            chain_text(&error),
+            chain(&error),
             "ask version: Connection refused (os error 111)"
         );
     }

@@ -14,20 +14,23 @@ const SHORT: Phases = Phases {
 #[test]
 fn tiers_larger_than_the_host_are_refused_before_anything_starts() {
     let testbed = Testbed::new();
-    let sandbox = &testbed.sandbox;
-    let matrix = repository().join("matrix.toml");
-    let ended = sandbox.run(&["run", matrix.to_str().unwrap()]);
     let cores = std::thread::available_parallelism().unwrap().get();
-    assert!(cores < 8, "this test needs a host with fewer than 8 cores");
-    let ended = ended.exits(3);
-    assert!(ended.stderr.contains("cpus = 8"), "{}", ended.stderr);
+    let too_large = cores * 2;
+    testbed.matrix(&format!("cpus = [1, {too_large}]\nweb = [2]"), SHORT, "");
+    let ended = testbed.run(&["run"]).exits(3);
+    let tier = format!("cpus = {too_large}");
+    assert!(ended.stderr.contains(&tier), "{}", ended.stderr);
     assert!(
         ended.stderr.contains("--skip-too-large"),
         "{}",
         ended.stderr
     );
-    assert!(!sandbox.path().join("results").exists());
+    assert!(!testbed.sandbox.path().join("results").exists());
     assert_nothing_left();
+
+    // The flag cannot help where no tier fits.
+    testbed.matrix(&format!("cpus = [{too_large}]\nweb = [2]"), SHORT, "");
+    testbed.run(&["run", "--skip-too-large"]).exits(3);
 }
 
 #[test]
@@ -142,7 +145,7 @@ fn ctrl_c_tears_the_trial_down_and_leaves_a_row_for_every_trial() {
         "",
     );
     let running = testbed.start(&["run"]);
-    super::container_of("app");
+    testbed.container_of("app");
     running.signal("INT");
     let ended = running.end(Duration::from_secs(30)).exits(130);
     assert_nothing_left();

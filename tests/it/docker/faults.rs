@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Phases, Testbed, assert_nothing_left, container_of, docker, wait_until};
+use super::{Phases, Testbed, assert_nothing_left, docker, wait_until};
 
 const LIMIT: Duration = Duration::from_mins(2);
 
@@ -44,7 +44,7 @@ fn a_subject_killed_in_its_window_is_a_failed_row_and_the_next_trial_runs() {
     );
     let running = start(&testbed);
     wait_for_phase(&testbed, "stress");
-    docker(&["kill", &container_of("app")]);
+    docker(&["kill", &testbed.container_of("app")]);
     running.end(LIMIT).exits(4);
     assert_nothing_left();
     let rows = testbed.rows();
@@ -93,15 +93,15 @@ fn limits_changed_during_warm_up_or_window_fail_the_trial_with_both_values() {
     );
     let running = start(&testbed);
     wait_for_phase(&testbed, "warm-up");
-    let first = container_of("app");
+    let first = testbed.container_of("app");
     docker(&["update", "--cpus", "0.7", &first]);
     // The second trial: changed inside the window, seen at its right edge.
     wait_until(LIMIT, || {
-        let now = docker(&["ps", "-q", "--filter", "label=nightsweep.service=app"]);
+        let now = testbed.running("app");
         !now.is_empty() && now != first
     });
     wait_for_phase(&testbed, "stress");
-    docker(&["update", "--cpus", "0.6", &container_of("app")]);
+    docker(&["update", "--cpus", "0.6", &testbed.container_of("app")]);
     running.end(LIMIT).exits(4);
     assert_nothing_left();
     let rows = testbed.rows();
@@ -130,20 +130,20 @@ fn a_killed_sweep_is_cleaned_up_by_label_and_a_living_one_is_not() {
         "",
     );
     let running = testbed.start(&["run"]);
-    container_of("app");
+    testbed.container_of("app");
     let kept = testbed.sandbox.run(&["clean"]).exits(0);
     assert!(
         kept.stdout.contains("kept"),
         "its owner lives: {}",
         kept.stdout
     );
-    container_of("app");
+    testbed.container_of("app");
 
     running.signal("KILL");
     assert_eq!(running.end(LIMIT).code, -1);
     let dry = testbed.sandbox.run(&["clean", "--dry-run"]).exits(0);
     assert!(dry.stdout.contains("would be removed"), "{}", dry.stdout);
-    container_of("app");
+    testbed.container_of("app");
     testbed.sandbox.run(&["clean"]).exits(0);
     assert_nothing_left();
 }
@@ -162,7 +162,7 @@ fn a_container_frozen_by_somebody_is_no_measurement() {
     );
     let running = start(&testbed);
     wait_for_phase(&testbed, "stress");
-    docker(&["pause", &container_of("app")]);
+    docker(&["pause", &testbed.container_of("app")]);
     running.end(LIMIT).exits(4);
     assert_nothing_left();
     let rows = testbed.rows();

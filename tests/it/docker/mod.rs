@@ -26,7 +26,7 @@ pub(super) struct Testbed {
 impl Drop for Testbed {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.sandbox.run(&["down"]);
+            // What it started has ended or been killed, so its owner is dead.
             self.sandbox.run(&["clean"]);
         }
     }
@@ -118,6 +118,33 @@ impl Testbed {
                     .collect())
             })
             .collect()
+    }
+
+    /// Waits until the container of a service of the only run runs; its id.
+    #[track_caller]
+    pub(super) fn container_of(&self, service: &str) -> String {
+        let mut id = String::new();
+        wait_until(Duration::from_mins(1), || {
+            id = self.running(service);
+            !id.is_empty()
+        });
+        id
+    }
+
+    /// The container of a service of the only run, where it runs now; never another run's.
+    pub(super) fn running(&self, service: &str) -> String {
+        let Ok(mut runs) = std::fs::read_dir(self.sandbox.path().join("results")) else {
+            return String::new();
+        };
+        let Some(run) = runs.next() else {
+            return String::new();
+        };
+        let run = run.unwrap().file_name().to_string_lossy().into_owned();
+        let filters = [
+            format!("label=nightsweep.run={run}"),
+            format!("label=nightsweep.service={service}"),
+        ];
+        docker(&["ps", "-q", "--filter", &filters[0], "--filter", &filters[1]])
     }
 
     /// The folder of the only run.
@@ -216,18 +243,6 @@ pub(super) fn docker(arguments: &[&str]) -> String {
         String::from_utf8_lossy(&output.stderr)
     );
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
-}
-
-/// Waits until the container of a service of a sweep runs; its id.
-#[track_caller]
-pub(super) fn container_of(service: &str) -> String {
-    let filter = format!("label=nightsweep.service={service}");
-    let mut id = String::new();
-    wait_until(Duration::from_mins(1), || {
-        id = docker(&["ps", "-q", "--filter", &filter]);
-        !id.is_empty()
-    });
-    id
 }
 
 /// Waits until something is so; fails after the limit.

@@ -5,9 +5,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::support::*;
-use crate::engine::error::chain_text;
 use crate::engine::fake::{Behaviour, FakeCall, FakeExit, FakeFault};
 use crate::engine::{EngineError, EngineErrorKind, HostFacts, Launch, LaunchError, Limits, launch};
+use crate::problem::chain;
 use crate::stack::{Condition, Stack};
 
 #[tokio::test(start_paused = true)]
@@ -341,7 +341,7 @@ fn every_error_chain_says_its_cause_once() {
         source,
     };
     assert_eq!(
-        chain_text(&error),
+        chain(&error),
         "create service `db`: create container ns-1: invalid mount"
     );
 }
