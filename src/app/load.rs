@@ -18,7 +18,9 @@ use crate::load::{
 };
 use crate::matrix::TargetUrl;
 use crate::measure::{Figures, Judgement, LatencyFigures, Pacing, WindowSummary, judge};
-use crate::report::{Align, Printer, Table, count, exchange_text, latency_ms, rate};
+use crate::report::{
+    Align, Printer, Table, count, exchange_text, exchanges_json, latency_ms, rate,
+};
 use crate::secret::Secrets;
 use crate::units::format_duration;
 
@@ -97,11 +99,12 @@ pub(super) async fn load(
     let summary = measured
         .ok_or_else(|| AppError::bug(anyhow::anyhow!("the load ended without its window")))?;
     let report = report(&summary, model);
-    if arguments.json {
-        printer.data(&report.to_string());
+    let text = if arguments.json {
+        redacted(report.clone(), &secrets).to_string()
     } else {
-        printer.data(&table(&summary, &report));
-    }
+        secrets.redact(&table(&summary, &report))
+    };
+    printer.data(&text);
     Ok(if report["verdict"] == "failed" {
         Outcome::SomeFailed
     } else {
@@ -176,9 +179,13 @@ async fn send_once(
     let exchanges = once(target, workload, variables, arguments.timeout)
         .await
         .map_err(AppError::input)?;
-    let mut is_success = true;
-    for (index, exchange) in exchanges.iter().enumerate() {
-        is_success &= exchange.why.is_none();
+    let is_success = exchanges.iter().all(|exchange| exchange.why.is_none());
+    if arguments.json {
+        let exchanges = redacted(exchanges_json(&exchanges), secrets);
+        printer.data(&exchanges.to_string());
+    }
+    let in_words = exchanges.iter().filter(|_| !arguments.json);
+    for (index, exchange) in in_words.enumerate() {
         let text = exchange_text(
             index + 1,
             workload.requests_per_journey(),
@@ -196,10 +203,29 @@ async fn send_once(
     if is_success {
         return Ok(Outcome::Done);
     }
-    if !arguments.verbose {
+    if !arguments.verbose && !arguments.json {
         printer.note("--verbose shows requests and answers in full");
     }
     Ok(Outcome::SomeFailed)
+}
+
+/// The same with every secret in its texts and names replaced.
+///
+/// Failures quote answers, and a service may answer with what it was sent. Numbers
+/// stay: one that equals a secret by chance would make the JSON unreadable.
+fn redacted(value: Value, secrets: &Secrets) -> Value {
+    match value {
+        Value::String(text) => Value::String(secrets.redact(&text)),
+        Value::Array(items) => items
+            .into_iter()
+            .map(|item| redacted(item, secrets))
+            .collect(),
+        Value::Object(fields) => fields
+            .into_iter()
+            .map(|(name, value)| (secrets.redact(&name), redacted(value, secrets)))
+            .collect(),
+        other => other,
+    }
 }
 
 fn tick_line(tick: &Tick, arguments: &LoadArgs) -> String {
@@ -345,7 +371,30 @@ fn table(summary: &WindowSummary, report: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::split_url;
+    use serde_json::json;
+
+    use super::{redacted, split_url};
+    use crate::secret::Secrets;
+
+    #[test]
+    fn secrets_are_taken_out_of_texts_and_never_out_of_numbers() {
+        let mut secrets = Secrets::new([7; 16]);
+        secrets.hide("31415926");
+        let report = json!({
+            "requests": 31_415_926,
+            "failures": ["read: status 500: token 31415926"],
+            "operations": {"GET /31415926": {"due": 1}},
+        });
+        let digest = secrets.digest("31415926");
+        assert_eq!(
+            redacted(report, &secrets),
+            json!({
+                "requests": 31_415_926,
+                "failures": [format!("read: status 500: token {digest}")],
+                "operations": {format!("GET /{digest}"): {"due": 1}},
+            })
+        );
+    }
 
     #[test]
     fn a_url_is_split_before_its_path() {

@@ -127,7 +127,8 @@ fn throughput_is_what_was_sent_in_the_window_not_what_the_drain_made_up_for() {
         total.counts.successes as f64 > 1.3 * total.throughput_rps,
         "those of the drain are counted: {total:?}"
     );
-    assert_eq!(summary.operations[0].1.throughput_rps, total.throughput_rps);
+    let of_operation = summary.operations[0].1.throughput_rps;
+    assert!((of_operation - total.throughput_rps).abs() < 1e-9);
     let verdict = judge(&summary, Pacing::Open);
     assert!(verdict.flags.contains(&Flag::Overloaded), "{verdict:?}");
 }

@@ -362,10 +362,10 @@ impl Ready {
     ) -> Result<(), String> {
         if let Some(contains) = &self.expect.contains {
             let mut text = String::new();
-            let captures = dynamic.captures;
+            let known = dynamic.captures;
             contains
                 .render_text(&mut text, dynamic)
-                .map_err(|slot| missing(&prepared.captures, captures, slot))?;
+                .map_err(|slot| missing(&prepared.captures, known, slot))?;
             let needle = text.as_bytes();
             let is_found = needle.is_empty()
                 || answer
@@ -435,11 +435,11 @@ impl Ready {
         document: &Value,
         dynamic: &mut Dynamic<'_>,
     ) -> Result<(), String> {
-        let captures = dynamic.captures;
+        let known = dynamic.captures;
         for (path, expected) in &self.expect.json {
             let expected = expected
                 .value(dynamic)
-                .map_err(|slot| missing(&prepared.captures, captures, slot))?;
+                .map_err(|slot| missing(&prepared.captures, known, slot))?;
             let found = path.find(document);
             if !found.is_some_and(|found| is_same(found, &expected)) {
                 let found = found.map_or_else(|| "nothing".to_owned(), Value::to_string);

@@ -2,8 +2,11 @@
 
 use std::fmt::Write as _;
 
+use serde_json::{Value, json};
+
 use super::table::latency_ms;
 use crate::load::Exchange;
+use crate::measure::Outcome;
 
 /// A line per exchange; in full with headers and bodies.
 pub fn exchange_text(index: usize, n: usize, exchange: &Exchange, in_full: bool) -> String {
@@ -35,6 +38,36 @@ pub fn exchange_text(index: usize, n: usize, exchange: &Exchange, in_full: bool)
     text
 }
 
+/// The exchanges as an array, in full and in order: for scripts.
+///
+/// **Shape**: `request` and `answer` are null where there was none; headers are
+/// pairs, since a name may come twice; `why` is null for a success.
+pub fn exchanges_json(exchanges: &[Exchange]) -> Value {
+    exchanges
+        .iter()
+        .map(|exchange| {
+            json!({
+                "operation": exchange.operation,
+                "request": exchange.request.as_ref().map(|request| json!({
+                    "method": request.method,
+                    "path": request.path,
+                    "headers": request.headers,
+                    "body": request.body,
+                })),
+                "answer": exchange.answer.as_ref().map(|answer| json!({
+                    "status": answer.status,
+                    "headers": answer.headers,
+                    "body": answer.body,
+                })),
+                "outcome": exchange.outcome.code(),
+                "is_success": exchange.outcome == Outcome::Success,
+                "why": exchange.why,
+                "latency_ms": exchange.latency.as_secs_f64() * 1e3,
+            })
+        })
+        .collect()
+}
+
 /// Headers, an empty line and the body, each line marked with its direction.
 fn part(mark: char, headers: &[(String, String)], body: &str) -> String {
     let headers = headers
@@ -43,4 +76,60 @@ fn part(mark: char, headers: &[(String, String)], body: &str) -> String {
     let body = body.lines().map(|line| format!("\n  {mark} {line}"));
     let separator = format!("\n  {mark}");
     headers.chain([separator]).chain(body).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::load::{ReceivedAnswer, SentRequest};
+    use crate::measure::ErrorClass;
+
+    #[test]
+    fn exchanges_become_an_array_with_nulls_for_what_was_not_there() {
+        let answered = Exchange {
+            operation: "create".into(),
+            request: Some(SentRequest {
+                method: "POST".into(),
+                path: "/a".into(),
+                headers: vec![("x".into(), "1".into()), ("x".into(), "2".into())],
+                body: "{}".into(),
+            }),
+            answer: Some(ReceivedAnswer {
+                status: 201,
+                headers: Vec::new(),
+                body: "ok".into(),
+            }),
+            outcome: Outcome::Success,
+            why: None,
+            latency: Duration::from_micros(1_500),
+        };
+        let unsent = Exchange {
+            operation: "read".into(),
+            request: None,
+            answer: None,
+            outcome: Outcome::Error(ErrorClass::Template),
+            why: Some("`${id}` was not captured".into()),
+            latency: Duration::ZERO,
+        };
+        let array = exchanges_json(&[answered, unsent]);
+        assert_eq!(array.as_array().map(Vec::len), Some(2));
+        assert_eq!(
+            array[0]["request"]["headers"],
+            json!([["x", "1"], ["x", "2"]])
+        );
+        assert_eq!(array[0]["answer"]["status"], 201);
+        assert_eq!(array[0]["latency_ms"], 1.5);
+        assert_eq!(
+            (&array[0]["is_success"], &array[0]["why"]),
+            (&json!(true), &Value::Null)
+        );
+        assert_eq!(
+            (&array[1]["request"], &array[1]["answer"]),
+            (&Value::Null, &Value::Null)
+        );
+        assert_eq!(array[1]["outcome"], "error.template");
+        assert_eq!(exchanges_json(&[]), json!([]));
+    }
 }

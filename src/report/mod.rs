@@ -21,7 +21,7 @@ mod table;
 
 pub use best::best_tables;
 pub use console::ConsoleReporter;
-pub use exchange::exchange_text;
+pub use exchange::{exchange_text, exchanges_json};
 pub use json::JsonReporter;
 pub use plain::PlainReporter;
 pub use plan::plan_text;

@@ -1,0 +1,270 @@
+use std::time::Instant;
+
+use super::*;
+use crate::measure::{Figures, Interval, LatencyFigures};
+
+const OPEN: Pacing = Pacing::Open;
+
+/// A window with nothing wrong: 30 s, 15,000 requests, 20 % of one core.
+fn healthy() -> WindowSummary {
+    let mut total = Figures::default();
+    total.counts.due = 15_000;
+    total.counts.requests = 15_000;
+    total.counts.successes = 15_000;
+    total.latency_ms.p99 = Some(5.0);
+    total.p99_due_ms = Some(5.0);
+    total.throughput_rps = 500.0;
+    total.achieved_rate_rps = 500.0;
+    WindowSummary {
+        started: Instant::now(),
+        length: Duration::from_secs(30),
+        total,
+        operations: Vec::new(),
+        journeys: Figures::default(),
+        arrivals: 15_000,
+        not_attempted: 0,
+        generator_cpu: Duration::from_secs(6),
+        threads: 1,
+        generator_lag_ms: LatencyFigures {
+            p99: Some(0.3),
+            ..LatencyFigures::default()
+        },
+        held_back: 0,
+        outside: 0,
+        in_flight: 8.0,
+        in_flight_recorded: 7.9,
+        intervals: successes_in(0..30),
+        failures: Vec::new(),
+    }
+}
+
+fn successes_in(seconds: impl IntoIterator<Item = u32>) -> Vec<Interval> {
+    seconds
+        .into_iter()
+        .map(|second| Interval::new(second, "read|success".to_owned(), vec![(2_000_000, 500)]))
+        .collect()
+}
+
+fn verdict(pacing: Pacing, change: impl FnOnce(&mut WindowSummary)) -> WindowVerdict {
+    let mut summary = healthy();
+    change(&mut summary);
+    judge(&summary, pacing)
+}
+
+fn valid(flags: &[Flag]) -> WindowVerdict {
+    WindowVerdict {
+        judgement: Judgement::Valid,
+        reasons: Vec::new(),
+        flags: flags.to_vec(),
+    }
+}
+
+#[test]
+fn a_healthy_window_is_valid_without_flags() {
+    assert_eq!(verdict(OPEN, |_| {}), valid(&[]));
+    assert_eq!(verdict(Pacing::Closed, |_| {}), valid(&[]));
+}
+
+#[test]
+fn nothing_succeeded_is_failed() {
+    let verdict = verdict(Pacing::Closed, |summary| {
+        summary.total.counts.successes = 0;
+        summary.total.counts.errors.status = 15_000;
+    });
+    assert_eq!(verdict.judgement, Judgement::Failed);
+    assert_eq!(verdict.reasons, [Reason::NoSuccess]);
+    assert_eq!(verdict.reasons[0].code(), "no_success");
+}
+
+#[test]
+fn a_service_that_misses_the_rate_is_overloaded_and_valid() {
+    let overloaded = valid(&[Flag::Overloaded]);
+    assert_eq!(
+        verdict(OPEN, |summary| {
+            summary.total.counts.due = 16_000;
+            summary.total.counts.unsent = 1_000;
+            summary.held_back = 3_000;
+        }),
+        overloaded
+    );
+    assert_eq!(
+        verdict(OPEN, |summary| summary.total.p99_due_ms =
+            Some(f64::INFINITY)),
+        overloaded
+    );
+    assert_eq!(
+        verdict(OPEN, |summary| {
+            summary.total.counts.requests += 1;
+            summary.total.counts.due += 1;
+            summary.total.counts.abandoned = 1;
+        }),
+        overloaded
+    );
+}
+
+#[test]
+fn a_rate_that_is_made_up_for_during_the_drain_is_missed_all_the_same() {
+    let behind = |summary: &mut WindowSummary| {
+        // All 15,000 left, 1,500 of them after the right edge.
+        summary.total.achieved_rate_rps = 450.0;
+        summary.held_back = 9_000;
+    };
+    assert_eq!(verdict(OPEN, behind), valid(&[Flag::Overloaded]));
+    let by_itself = verdict(OPEN, |summary| {
+        behind(summary);
+        summary.held_back = 0;
+    });
+    assert_eq!(by_itself.reasons, [Reason::GeneratorSaturated]);
+    // 1 % is slack for the edge.
+    let at_the_edge = verdict(OPEN, |summary| summary.total.achieved_rate_rps = 495.0);
+    assert_eq!(at_the_edge, valid(&[]));
+}
+
+#[test]
+fn a_generator_that_misses_the_rate_by_itself_is_suspect() {
+    let verdict = verdict(OPEN, |summary| {
+        summary.total.counts.due = 16_000;
+        summary.total.counts.unsent = 1_000;
+    });
+    assert_eq!(verdict.judgement, Judgement::Suspect);
+    assert_eq!(verdict.reasons, [Reason::GeneratorSaturated]);
+    assert_eq!(verdict.flags, [], "the service is not blamed for it");
+}
+
+#[test]
+fn a_busy_generator_is_suspect_in_an_open_loop_and_bound_in_a_closed_one() {
+    let busy = |summary: &mut WindowSummary| summary.generator_cpu = Duration::from_secs(25);
+    assert_eq!(verdict(OPEN, busy).reasons, [Reason::GeneratorSaturated]);
+    assert_eq!(
+        verdict(Pacing::Closed, busy),
+        valid(&[Flag::GeneratorBound])
+    );
+    assert_eq!(
+        verdict(OPEN, |summary| {
+            busy(summary);
+            summary.threads = 2;
+        }),
+        valid(&[])
+    );
+}
+
+#[test]
+fn a_late_generator_is_suspect_only_where_it_matters() {
+    let lag = |lag_ms: f64, p99_ms: f64| {
+        verdict(OPEN, |summary| {
+            summary.generator_lag_ms.p99 = Some(lag_ms);
+            summary.total.latency_ms.p99 = Some(p99_ms);
+        })
+        .judgement
+    };
+    assert_eq!(lag(1.5, 5.0), Judgement::Suspect);
+    assert_eq!(lag(1.5, 50.0), Judgement::Valid);
+    assert_eq!(lag(0.9, 1.0), Judgement::Valid);
+}
+
+#[test]
+fn time_that_does_not_add_up_is_suspect() {
+    for recorded in [7.5, 8.5] {
+        let verdict = verdict(Pacing::Closed, |summary| {
+            summary.in_flight_recorded = recorded;
+        });
+        assert_eq!(verdict.reasons, [Reason::LittlesLaw], "{recorded}");
+    }
+}
+
+#[test]
+fn a_service_that_stands_still_in_the_window_is_flagged() {
+    let stalled = valid(&[Flag::Stalled]);
+    for pacing in [Pacing::Closed, OPEN] {
+        for silent in [4..5, 0..2, 29..30] {
+            let verdict = verdict(pacing, |summary| {
+                summary.intervals = successes_in((0..30).filter(|s| !silent.contains(s)));
+                let answer = vec![(2_000_000, 9)];
+                let other = Interval::new(silent.start, "read|error.status".into(), answer);
+                summary.intervals.push(other);
+            });
+            assert_eq!(verdict, stalled, "{pacing:?} {silent:?}");
+        }
+    }
+    // Frozen for the last 4 of 5 s: 4 abandoned of 153,315 went without a flag.
+    let frozen = verdict(Pacing::Closed, |summary| {
+        summary.length = Duration::from_secs(5);
+        summary.generator_cpu = Duration::from_secs(1);
+        summary.arrivals = 153_315;
+        let counts = &mut summary.total.counts;
+        (counts.due, counts.requests) = (153_315, 153_315);
+        (counts.successes, counts.abandoned) = (153_311, 4);
+        summary.intervals = successes_in(0..2);
+        (summary.in_flight, summary.in_flight_recorded) = (4.0, 4.0);
+    });
+    assert_eq!(frozen, valid(&[Flag::TooFew, Flag::Stalled]));
+}
+
+#[test]
+fn breaks_that_journeys_make_by_themselves_are_no_stall() {
+    // 300 users that began together and think 15 s send every 15 s alone.
+    let bursts = verdict(Pacing::Closed, |summary| {
+        summary.arrivals = 600;
+        (summary.in_flight, summary.in_flight_recorded) = (300.0, 300.0);
+        summary.intervals = successes_in([0, 15]);
+    });
+    assert_eq!(bursts, valid(&[]));
+    // One journey of 36 requests every 4 s.
+    let rare = verdict(OPEN, |summary| {
+        summary.arrivals = 8;
+        (summary.in_flight, summary.in_flight_recorded) = (0.1, 0.1);
+        summary.intervals = successes_in((0..30).step_by(4));
+    });
+    assert_eq!(rare, valid(&[]));
+    // The rest after the last whole second is none.
+    let part = verdict(Pacing::Closed, |summary| {
+        summary.length = Duration::from_millis(30_900);
+    });
+    assert_eq!(part, valid(&[]));
+}
+
+#[test]
+fn half_of_the_users_abandoned_is_a_stall_in_a_closed_loop() {
+    let abandoned = |n: u64| {
+        verdict(Pacing::Closed, |summary| {
+            summary.total.counts.abandoned = n;
+            summary.total.counts.successes -= n;
+        })
+    };
+    assert_eq!(abandoned(3), valid(&[]));
+    assert_eq!(abandoned(4), valid(&[Flag::Stalled]));
+}
+
+#[test]
+fn short_windows_are_flagged_by_what_they_answer() {
+    let too_few = valid(&[Flag::TooFew]);
+    assert_eq!(
+        verdict(Pacing::Closed, |summary| {
+            summary.length = Duration::from_secs(19);
+            summary.generator_cpu = Duration::ZERO;
+        }),
+        too_few
+    );
+    let fewer = |n: u64| {
+        move |summary: &mut WindowSummary| {
+            let counts = &mut summary.total.counts;
+            (counts.due, counts.requests, counts.successes) = (n, n, n);
+        }
+    };
+    assert_eq!(verdict(Pacing::Closed, fewer(1_999)), too_few);
+    assert_eq!(verdict(Pacing::Closed, fewer(2_000)), valid(&[]));
+    assert_eq!(verdict(OPEN, fewer(9_999)), too_few);
+    assert_eq!(verdict(OPEN, fewer(10_000)), valid(&[]));
+}
+
+#[test]
+fn more_than_one_percent_of_failures_is_flagged() {
+    let with_errors = |n: u64| {
+        verdict(Pacing::Closed, |summary| {
+            summary.total.counts.errors.reset = n;
+            summary.total.counts.successes -= n;
+        })
+    };
+    assert_eq!(with_errors(150), valid(&[]));
+    assert_eq!(with_errors(151), valid(&[Flag::Errors]));
+}
