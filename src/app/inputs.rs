@@ -195,6 +195,11 @@ impl Inputs {
         variables
     }
 
+    /// What `--set` gave, plain by choice.
+    pub(super) fn settings(&self) -> &IndexMap<String, String> {
+        &self.settings
+    }
+
     /// Whether load goes to a service of the stack.
     pub(super) fn target_is_service(&self) -> bool {
         let host = &self.sweep.load.target.value.host;

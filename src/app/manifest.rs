@@ -7,7 +7,7 @@ use super::environment::Environment;
 use super::inputs::Inputs;
 use crate::engine::{HostFacts, ImageFacts};
 use crate::stack::Stack;
-use crate::sweep::{SweepPlan, TargetSpec};
+use crate::sweep::{JobPhase, SweepPlan, TargetSpec};
 
 /// Meaning of the manifest's fields.
 const MANIFEST_VERSION: u32 = 1;
@@ -38,20 +38,10 @@ pub(super) fn manifest(
             })
         })
         .collect();
-    let phases: Vec<Value> = plan.jobs.first().map_or_else(Vec::new, |job| {
-        job.phases
-            .iter()
-            .map(|phase| {
-                json!({
-                    "name": phase.plan.name,
-                    "window": phase.plan.window,
-                    "answers": phase.answers,
-                    "load_model": phase.load_model(),
-                    "duration_s": phase.plan.duration.as_secs_f64(),
-                })
-            })
-            .collect()
-    });
+    let phases: Vec<Value> = plan
+        .jobs
+        .first()
+        .map_or_else(Vec::new, |job| job.phases.iter().map(phase).collect());
     json!({
         "manifest_version": MANIFEST_VERSION,
         "run_id": plan.run_id,
@@ -69,14 +59,41 @@ pub(super) fn manifest(
         "target": target(&plan.target),
         "phases": phases,
         "operations": inputs.workload.operation_names(),
+        "settings": settings(plan),
+        "set": inputs.settings(),
         "repeats": sweep.trials.repeats,
         "seed": sweep.trials.seed,
-        "load_threads": plan.settings.load_threads,
         "engine": facts,
         "host": host(),
         "images": images,
         "versions": {},
         "cells": cells,
+    })
+}
+
+/// A phase; its load is in the rows, since it may differ from cell to cell.
+fn phase(phase: &JobPhase) -> Value {
+    json!({
+        "name": phase.plan.name,
+        "window": phase.plan.window,
+        "answers": phase.answers,
+        "load_model": phase.load_model(),
+        "duration_s": phase.plan.duration.as_secs_f64(),
+    })
+}
+
+/// What held for every trial.
+fn settings(plan: &SweepPlan) -> Value {
+    let settings = &plan.settings;
+    json!({
+        "ready_timeout_s": settings.ready_timeout.as_secs_f64(),
+        "request_timeout_s": settings.request_timeout.as_secs_f64(),
+        "drain_s": settings.drain.as_secs_f64(),
+        "load_threads": settings.load_threads,
+        "max_consecutive_failures": settings.max_consecutive_failures,
+        "fail_fast": settings.fail_fast,
+        "slo_p99_ms": settings.slo.and_then(|slo| slo.p99_ms),
+        "slo_error_rate": settings.slo.and_then(|slo| slo.error_rate),
     })
 }
 

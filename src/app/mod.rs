@@ -86,13 +86,11 @@ where
         .build()
         .map_err(AppError::environment)?;
     runtime.block_on(async {
-        match AssertUnwindSafe(command).catch_unwind().await {
-            Ok(result) => result,
-            Err(_) => {
-                tokio::time::sleep(RELEASE_LIMIT).await;
-                Err(AppError::bug(anyhow::anyhow!("nightsweep broke down"))
-                    .hint("`nightsweep clean` removes what may still be there; rows written so far stand"))
-            }
+        if let Ok(result) = AssertUnwindSafe(command).catch_unwind().await {
+            return result;
         }
+        tokio::time::sleep(RELEASE_LIMIT).await;
+        Err(AppError::bug(anyhow::anyhow!("nightsweep broke down"))
+            .hint("`nightsweep clean` removes what may still be there; rows written so far stand"))
     })
 }

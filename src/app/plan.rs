@@ -22,7 +22,7 @@ pub(super) fn check(
     let mut warnings: Vec<String> = inputs.plan.warnings.clone();
     warnings.extend(stacks.iter().flat_map(|stack| stack.warnings.clone()));
     for warning in deduplicated(warnings) {
-        printer.note(&format!("warning: {warning}"));
+        printer.note(&format!("warning: {}", inputs.secrets.redact(&warning)));
     }
     let services = stacks.first().map_or(0, |stack| stack.services.len());
     printer.data(&format!(

@@ -72,7 +72,7 @@ impl Text<'_> {
                 let _ = write!(line, " {}", scalar(text));
                 self.push(line, path);
             }
-            other => {
+            other @ (Value::Null | Value::Bool(_) | Value::Number(_)) => {
                 let _ = write!(line, " {other}");
                 self.push(line, path);
             }

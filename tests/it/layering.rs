@@ -29,7 +29,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
         ],
     ),
     ("chart", &["results"]),
-    ("report", &["event", "load", "matrix", "results"]),
+    ("report", &["event", "load", "matrix", "measure", "results"]),
     ("cli", &[]),
 ];
 
