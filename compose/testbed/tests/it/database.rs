@@ -266,11 +266,16 @@ fn a_full_queue_answers_503_at_once_and_every_answer_is_counted_once() {
     lock.batch_execute("LOCK TABLE resource IN ACCESS EXCLUSIVE MODE")
         .unwrap();
 
-    let waiting: Vec<_> = (0..3)
-        .map(|_| thread::spawn(move || request(port, "POST", "/fhir/Patient", "", PATIENT).status))
-        .collect();
-    eventually("thread and queue are full", LIMIT, || {
-        metric(port, "web_queue_length") == 2 && metric(port, "web_threads_busy") == 1
+    let post = || thread::spawn(move || request(port, "POST", "/fhir/Patient", "", PATIENT).status);
+    // The first must be off the queue before the others come: three at once are one
+    // too many for it, and the third is rightly refused.
+    let mut waiting = vec![post()];
+    eventually("the thread is busy", LIMIT, || {
+        metric(port, "web_threads_busy") == 1 && metric(port, "web_queue_length") == 0
+    });
+    waiting.extend([post(), post()]);
+    eventually("the queue is full", LIMIT, || {
+        metric(port, "web_queue_length") == 2
     });
     for _ in 0..5 {
         let refused = request(port, "POST", "/fhir/Patient", "", PATIENT);
