@@ -266,14 +266,15 @@ fn a_full_queue_answers_503_at_once_and_every_answer_is_counted_once() {
     lock.batch_execute("LOCK TABLE resource IN ACCESS EXCLUSIVE MODE")
         .unwrap();
 
-    let post = || thread::spawn(move || request(port, "POST", "/fhir/Patient", "", PATIENT).status);
+    let create =
+        || thread::spawn(move || request(port, "POST", "/fhir/Patient", "", PATIENT).status);
     // The first must be off the queue before the others come: three at once are one
     // too many for it, and the third is rightly refused.
-    let mut waiting = vec![post()];
+    let mut waiting = vec![create()];
     eventually("the thread is busy", LIMIT, || {
         metric(port, "web_threads_busy") == 1 && metric(port, "web_queue_length") == 0
     });
-    waiting.extend([post(), post()]);
+    waiting.extend([create(), create()]);
     eventually("the queue is full", LIMIT, || {
         metric(port, "web_queue_length") == 2
     });
