@@ -113,7 +113,8 @@ impl Conductor {
         if stopped(self.collect(&mut collected, clock.end + self.drain, drained)?) {
             return Ok(Flow::Stop);
         }
-        self.tell(|| Command::Close);
+        let is_last = index + 1 == self.phases.len();
+        self.tell(|| Command::Close { is_last });
         let open_thread = |collected: &Collected| collected.totals.iter().position(Option::is_none);
         let limit = Instant::now() + CLOSE_LIMIT;
         if stopped(self.collect(&mut collected, limit, |collected| {

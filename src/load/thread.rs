@@ -81,7 +81,10 @@ pub(super) enum Command {
     /// The next phase begins soon.
     Begin(PhaseClock),
     /// The drain of the phase is over: give up what is still in flight, report.
-    Close,
+    Close {
+        /// Whether no phase follows: then nothing more is sent.
+        is_last: bool,
+    },
     /// End at once.
     Stop,
 }
@@ -155,6 +158,7 @@ struct Drain {
     quiet_looks: u32,
     is_reported: bool,
     is_closing: bool,
+    is_last: bool,
     cpu_at_begin: Duration,
     cpu_used: Option<Duration>,
 }
@@ -205,7 +209,7 @@ impl Thread {
                 () = self.broken.notified() => return,
                 command = commands.recv() => match command {
                     Some(Command::Begin(clock)) => self.begin(clock),
-                    Some(Command::Close) => self.close(),
+                    Some(Command::Close { is_last }) => self.close(is_last),
                     Some(Command::Stop) | None => return,
                 },
                 _ = housekeeping.tick() => self.keep_house(),
@@ -401,8 +405,13 @@ impl Thread {
         if drain.is_closing {
             drain.is_closing = false;
             let cpu = drain.cpu_used.unwrap_or_default();
+            let is_last = drain.is_last;
             drop(drain);
             self.report_closed(now, cpu);
+            if is_last {
+                // Whoever looks now is wanted by no phase: what was counted is all that was sent.
+                self.phase.set(None);
+            }
         } else if !drain.is_reported {
             drain.is_reported = true;
             drop(drain);
@@ -412,7 +421,7 @@ impl Thread {
     }
 
     /// Gives up what of the phase is still waiting or in flight.
-    fn close(&self) {
+    fn close(&self, is_last: bool) {
         let now = Instant::now();
         if let Some(phase) = self.phase.get() {
             self.open.give_up(self, &phase, now);
@@ -424,6 +433,7 @@ impl Thread {
         }
         let mut drain = self.drain.borrow_mut();
         drain.is_closing = true;
+        drain.is_last = is_last;
         // A drain reported after the close would be taken for the next phase's.
         drain.is_reported = true;
     }
