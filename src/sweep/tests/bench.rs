@@ -1,0 +1,233 @@
+//! A sweep over the fake engine, and what came of it: what the tests beside share.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use indexmap::IndexMap;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::engine::fake::{Behaviour, FakeEngine};
+use crate::engine::{Engine, Owner};
+use crate::event::{Event, EventKind};
+use crate::load::{LoadModel, PhasePlan, Workload};
+use crate::results::{OperationsCsv, RunsFolder, TrialColumns, TrialRow, TrialsCsv, read_trials};
+use crate::scalar::Scalar;
+use crate::secret::Secrets;
+use crate::stack::{Attachment, Network, Service, Stack};
+use crate::sweep::*;
+
+const WINDOW: Duration = Duration::from_millis(300);
+
+/// Answers every request with 200 and an empty body.
+pub(super) async fn server() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut buffer = [0; 4096];
+                while stream.read(&mut buffer).await.is_ok_and(|n| n > 0) {
+                    if stream
+                        .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+                        .await
+                        .is_err()
+                    {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+pub(super) fn stack() -> Arc<Stack> {
+    let app = Service {
+        image: "app:1".to_owned(),
+        cpus: Some(1.0),
+        networks: IndexMap::from([("default".to_owned(), Attachment::default())]),
+        ..Service::default()
+    };
+    Arc::new(Stack {
+        services: IndexMap::from([("app".to_owned(), app)]),
+        networks: IndexMap::from([("default".to_owned(), Network::default())]),
+        ..Stack::default()
+    })
+}
+
+pub(super) fn phase(name: &str, window: bool) -> JobPhase {
+    JobPhase {
+        plan: PhasePlan {
+            name: name.to_owned(),
+            window,
+            model: LoadModel::Closed { users: 2 },
+            duration: WINDOW,
+        },
+        answers: window.then_some("capacity"),
+        load_tied_to_knob: false,
+    }
+}
+
+pub(super) fn job(trial: u32) -> Job {
+    Job {
+        trial,
+        block: 1,
+        role: "cell",
+        cell_id: format!("web-{trial}"),
+        axes: IndexMap::from([("web".to_owned(), Scalar::Integer(i64::from(trial)))]),
+        derived: IndexMap::new(),
+        variables: IndexMap::new(),
+        stack: stack(),
+        phases: vec![
+            phase("warm-up", false),
+            phase("first", true),
+            phase("second", true),
+        ],
+        skip: None,
+    }
+}
+
+/// A sweep of `n` trials over the fake engine, and what came of it.
+pub(super) struct Bench {
+    pub(super) engine: Arc<FakeEngine>,
+    pub(super) plan: SweepPlan,
+    pub(super) folder: tempfile::TempDir,
+    pub(super) asked: watch::Sender<u32>,
+    pub(super) secrets: Secrets,
+}
+
+pub(super) struct Came {
+    pub(super) rows: Vec<TrialRow>,
+    pub(super) summary: SweepSummary,
+    pub(super) events: Vec<Event>,
+}
+
+impl Bench {
+    pub(super) async fn new(n: u32) -> Self {
+        let address = server().await;
+        let engine = FakeEngine::new();
+        engine.behave("app", at(address));
+        let settings = Settings {
+            ready: Some(ReadySpec {
+                path: "/".to_owned(),
+                status: 200,
+            }),
+            ready_timeout: Duration::from_secs(2),
+            request_timeout: Duration::from_secs(1),
+            drain: Duration::from_millis(500),
+            load_threads: 1,
+            seed: 1,
+            max_consecutive_failures: 0,
+            fail_fast: false,
+            slo: None,
+            assumed_dead_time: Duration::from_secs(1),
+        };
+        let plan = SweepPlan {
+            run_id: "r".to_owned(),
+            jobs: (1..=n).map(job).collect(),
+            subject: "app".to_owned(),
+            target: TargetSpec::Service {
+                service: "app".to_owned(),
+                port: address.port(),
+                base_path: String::new(),
+            },
+            workload: Arc::new(Workload::get("/")),
+            settings,
+        };
+        Self {
+            engine: Arc::new(engine),
+            plan,
+            folder: tempfile::tempdir().unwrap(),
+            asked: watch::Sender::new(0),
+            secrets: Secrets::new([0; 16]),
+        }
+    }
+
+    /// Runs the sweep; `on_event` sees everything that happens, when it happens.
+    pub(super) async fn run(&self, on_event: impl FnMut(&FakeEngine, &Event)) -> Came {
+        let came = self.run_on(on_event).await;
+        assert_eq!(
+            self.engine.existing(),
+            Vec::<String>::new(),
+            "a trial leaves nothing behind"
+        );
+        came
+    }
+
+    /// The same where the engine may be in no state to be cleaned.
+    pub(super) async fn run_on(&self, mut on_event: impl FnMut(&FakeEngine, &Event)) -> Came {
+        let folder = RunsFolder::under(self.folder.path()).create("r").unwrap();
+        let columns = TrialColumns {
+            axes: vec!["web".to_owned()],
+            variables: Vec::new(),
+            services: vec!["app".to_owned()],
+        };
+        let mut sinks = Sinks {
+            trials: TrialsCsv::open(&folder.trials_csv(), columns).unwrap(),
+            operations: OperationsCsv::open(&folder.operations_csv()).unwrap(),
+            secrets: self.secrets.clone(),
+            folder: folder.clone(),
+        };
+        let clock = Clock::new(Instant::now(), "2026-11-30T00:00:00Z".parse().unwrap());
+        let facts = self.engine.describe().await.unwrap();
+        let owner = Owner::current().unwrap();
+        let mut events = Vec::new();
+        let mut emit = |event: Event| {
+            on_event(&self.engine, &event);
+            events.push(event);
+        };
+        let asked = self.asked.subscribe();
+        let summary = run(
+            &self.engine,
+            &self.plan,
+            (&facts, &owner),
+            &mut sinks,
+            clock,
+            asked,
+            &mut emit,
+        )
+        .await
+        .unwrap();
+        Came {
+            rows: read_trials(&folder.trials_csv()).unwrap().rows,
+            summary,
+            events,
+        }
+    }
+
+    pub(super) fn log_of(&self, trial: u32) -> Option<String> {
+        let path = self
+            .folder
+            .path()
+            .join(format!("results/r/logs/{trial:04}-1-app.log"));
+        fs_err::read_to_string(path).ok()
+    }
+}
+
+pub(super) fn at(address: SocketAddr) -> Behaviour {
+    Behaviour {
+        address: Some(address.ip()),
+        log: "line of the app\n".to_owned(),
+        ..Behaviour::default()
+    }
+}
+
+pub(super) fn verdicts(rows: &[TrialRow]) -> Vec<(u32, &str, &str, Option<&str>)> {
+    rows.iter()
+        .map(|row| {
+            (
+                row.trial,
+                row.window.as_str(),
+                row.verdict.as_str(),
+                row.reason.as_deref(),
+            )
+        })
+        .collect()
+}
+
+pub(super) fn has_begun(event: &Event, phase: &str, trial: u32) -> bool {
+    matches!(&event.kind, EventKind::PhaseStarted { phase: name, trial: at, .. } if name == phase && at.trial == trial)
+}
