@@ -4,7 +4,8 @@
 //! container, network or volume is created, or named here, before anything is.
 //! Pure. Read `docker/requests.rs` next, which passes the rest on.
 
-use crate::stack::{MountSource, Service, Stack, is_image_reference};
+use super::docker::rehearse;
+use crate::stack::{Service, Stack, is_image_reference};
 
 /// Keys that are understood and cannot be launched yet.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -30,6 +31,8 @@ pub fn check_stack(stack: &Stack) -> Result<(), Unsupported> {
         };
         check_service(service, &mut refuse);
     }
+    let unsayable = rehearse(stack).into_iter();
+    found.extend(unsayable.map(|(name, why)| format!("services.{name}: {why}")));
     if found.is_empty() {
         Ok(())
     } else {
@@ -51,33 +54,12 @@ fn check_service(service: &Service, refuse: &mut dyn FnMut(&str, &str)) {
     if let Some(count) = service.replicas.filter(|count| *count != 1) {
         refuse("replicas", &format!("{count} replicas (allowed: 1)"));
     }
-    if let Some(mode) = service
-        .network_mode
-        .as_deref()
-        .filter(|mode| *mode != "none")
-    {
-        refuse("network_mode", &format!("`{mode}` (allowed: none)"));
-    }
-    for (key, mode) in [("ipc", &service.ipc), ("pid", &service.pid)] {
-        if let Some(mode) = mode.as_deref().filter(|mode| mode.starts_with("service:")) {
-            refuse(key, &format!("`{mode}`"));
-        }
-    }
-    for mount in &service.mounts {
-        if let MountSource::Content { .. } = mount.source {
-            let what = format!(
-                "the config or secret at `{}`, which is in no file,",
-                mount.target
-            );
-            refuse("configs", &what);
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stack::{Build, Mount};
+    use crate::stack::{Build, Mount, MountSource};
 
     fn refused(change: impl FnOnce(&mut Service)) -> Vec<String> {
         let mut service = Service {
@@ -92,10 +74,9 @@ mod tests {
             .map_or_else(Vec::new, |error| error.0)
     }
 
-    #[test]
-    fn what_cannot_be_launched_is_named_before_anything_is_created() {
-        let content = Mount {
-            target: "/etc/c".to_owned(),
+    fn content(target: &str) -> Mount {
+        Mount {
+            target: target.to_owned(),
             source: MountSource::Content {
                 content: "x".to_owned(),
                 mode: None,
@@ -103,7 +84,11 @@ mod tests {
                 gid: None,
             },
             read_only: true,
-        };
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_launched_is_named_before_anything_is_created() {
         let lines = refused(|service| {
             service.image = "app:|1|".to_owned();
             service.build = Some(Build {
@@ -111,10 +96,8 @@ mod tests {
                 ..Build::default()
             });
             service.replicas = Some(8);
-            service.network_mode = Some("host".to_owned());
-            service.ipc = Some("service:db".to_owned());
-            service.pid = Some("host".to_owned());
-            service.mounts.push(content);
+            service.read_only = true;
+            service.mounts.push(content("/etc/c"));
         });
         let keys: Vec<&str> = lines
             .iter()
@@ -126,21 +109,89 @@ mod tests {
                 "services.app.image",
                 "services.app.build",
                 "services.app.replicas",
-                "services.app.network_mode",
-                "services.app.ipc",
-                "services.app.configs",
+                "services.app",
             ]
+        );
+        assert_eq!(
+            lines[3],
+            "services.app: the config or secret at `/etc/c` has its content in the Compose file, \
+             and the root file system is read only (`read_only: true`)"
         );
     }
 
     #[test]
     fn what_can_be_launched_is_not_refused() {
+        for (key, mode) in [
+            ("network_mode", "none"),
+            ("network_mode", "host"),
+            ("network_mode", "bridge"),
+            ("network_mode", "service:app"),
+            ("ipc", "host"),
+            ("ipc", "service:app"),
+            ("pid", "service:app"),
+        ] {
+            let lines = refused(|service| {
+                service.build = Some(Build::default());
+                service.replicas = Some(1);
+                service.mounts.push(content("/etc/c"));
+                let mode = Some(mode.to_owned());
+                match key {
+                    "network_mode" => service.network_mode = mode,
+                    "ipc" => service.ipc = mode,
+                    _ => service.pid = mode,
+                }
+            });
+            assert!(lines.is_empty(), "{key}: {mode}: {lines:?}");
+        }
+    }
+
+    #[test]
+    fn an_empty_command_is_found_before_the_launch() {
+        let lines = refused(|service| service.command = Some(Vec::new()));
+        assert_eq!(
+            lines,
+            ["services.app: `command` is empty and there is no `entrypoint`: the engine cannot \
+              express it, give the command to run"]
+        );
+    }
+
+    #[test]
+    fn secrets_reach_read_only_services_and_files_under_memory_are_refused() {
+        let tmpfs = |target: &str| Mount {
+            target: target.to_owned(),
+            source: MountSource::Tmpfs {
+                size: None,
+                mode: None,
+                options: Vec::new(),
+            },
+            read_only: false,
+        };
         let lines = refused(|service| {
-            service.build = Some(Build::default());
-            service.replicas = Some(1);
-            service.network_mode = Some("none".to_owned());
-            service.ipc = Some("host".to_owned());
+            service.read_only = true;
+            service.mounts = vec![tmpfs("/run"), content("/run/secrets/key")];
         });
         assert!(lines.is_empty(), "{lines:?}");
+        for (mount, why) in [
+            (tmpfs("/etc"), "a tmpfs that is empty at the start covers it"),
+            (
+                Mount {
+                    target: "/etc".to_owned(),
+                    source: MountSource::Bind { source: "/srv".into() },
+                    read_only: false,
+                },
+                "it would be written into a folder of this host",
+            ),
+            (
+                Mount {
+                    target: "/etc".to_owned(),
+                    source: MountSource::Anonymous,
+                    read_only: true,
+                },
+                "a read-only volume covers it",
+            ),
+        ] {
+            let lines = refused(|service| service.mounts = vec![mount, content("/etc/c")]);
+            assert!(lines[0].ends_with(why), "{lines:?}");
+        }
     }
 }

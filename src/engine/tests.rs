@@ -60,6 +60,7 @@ async fn running(engine: &FakeEngine, stack: &Stack, tag: &TrialTag) -> Launched
             service,
             networks: &IndexMap::new(),
             volumes: &IndexMap::new(),
+            containers: &IndexMap::new(),
             labels: &tag.service_labels(name),
             publish_port: None,
         };

@@ -165,8 +165,12 @@ impl<'a> Assembly<'a> {
         let base_layer = match file {
             Some(file) => match self.files.extended.get(&extends.mark.folder().join(file)) {
                 Some(layer) => layer,
-                // That it could not be read was said when the files were read.
-                None => return rest,
+                // It could be read, or nothing would be resolved: its name has changed since.
+                None => {
+                    let message = format!("extends.file: `{file}` was not read with the files");
+                    notes.problem(extends.mark.location(), message);
+                    return rest;
+                }
             },
             None => layer,
         };

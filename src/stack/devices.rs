@@ -1,12 +1,20 @@
-//! `devices`: files of the host's /dev inside a container.
+//! `devices`: files of the host's /dev inside a container; `gpus`, and the devices
+//! under `deploy.resources.reservations`: what a driver of the engine hands out.
 //!
-//! Looks whether they are there, opens none.
+//! Looks whether files are there, opens none.
 
 use std::path::Path;
 
 use super::field::Field;
-use super::model::Device;
+use super::model::{Device, DeviceRequest};
 use super::notes::Notes;
+use super::process;
+
+/// The capability that stands for every GPU.
+const GPU: &str = "gpu";
+
+/// What the engine takes for "all there are".
+const ALL: i64 = -1;
 
 /// Reads the key.
 pub(super) fn read(root: &Field<'_>, notes: &mut Notes) -> Vec<Device> {
@@ -40,7 +48,10 @@ fn device(field: &Field<'_>, notes: &mut Notes) -> Option<Device> {
         return None;
     };
     if !source.starts_with('/') {
-        field.not_yet(notes, format_args!("`{source}`, which is no path,"));
+        field.problem(
+            notes,
+            format_args!("`{source}` is no path of a device, and the Engine API names no other here"),
+        );
         return None;
     }
     let permissions = permissions.unwrap_or_else(|| "rwm".to_owned());
@@ -62,5 +73,83 @@ fn device(field: &Field<'_>, notes: &mut Notes) -> Option<Device> {
         target: target.unwrap_or_else(|| source.clone()),
         source,
         permissions,
+    })
+}
+
+/// Reads `gpus`: `all`, or a list of requests.
+pub(super) fn gpus(root: &Field<'_>, notes: &mut Notes) -> Vec<DeviceRequest> {
+    let Some(field) = root.get("gpus") else {
+        return Vec::new();
+    };
+    if field.node.as_text() == Some("all") {
+        return vec![DeviceRequest {
+            count: Some(ALL),
+            capabilities: vec![GPU.to_owned()],
+            ..DeviceRequest::default()
+        }];
+    }
+    if field.node.as_text().is_some() {
+        field.problem(notes, "must be `all` or a list of requests");
+        return Vec::new();
+    }
+    let mut requests = Vec::new();
+    for item in field.items(notes) {
+        if let Some(mut request) = device_request(&item, notes) {
+            if !request.capabilities.iter().any(|known| known == GPU) {
+                request.capabilities.push(GPU.to_owned());
+            }
+            requests.push(request);
+        }
+    }
+    requests
+}
+
+/// Reads the devices of `deploy.resources.reservations`.
+pub(super) fn reserved(devices: &Field<'_>, notes: &mut Notes) -> Vec<DeviceRequest> {
+    let mut requests = Vec::new();
+    for item in devices.items(notes) {
+        let Some(request) = device_request(&item, notes) else {
+            continue;
+        };
+        if request.capabilities.is_empty() && request.driver.is_none() {
+            item.problem(notes, "needs `capabilities`, such as [gpu], or a `driver`");
+        }
+        requests.push(request);
+    }
+    requests
+}
+
+fn device_request(field: &Field<'_>, notes: &mut Notes) -> Option<DeviceRequest> {
+    let known = ["driver", "count", "device_ids", "capabilities", "options"];
+    field.check_keys(&known, notes);
+    field.node.as_map()?;
+    let mut texts = |key| {
+        field
+            .get(key)
+            .map_or_else(Vec::new, |field: Field<'_>| field.texts(notes))
+    };
+    let (device_ids, capabilities) = (texts("device_ids"), texts("capabilities"));
+    let count = field.get("count").and_then(|field| {
+        if field.node.as_text() == Some("all") {
+            return Some(ALL);
+        }
+        let count = field.integer(notes)?;
+        if count < ALL {
+            field.problem(notes, format_args!("`{count}` is not a count"));
+        }
+        Some(count)
+    });
+    if let (Some(count), false) = (field.get("count"), device_ids.is_empty()) {
+        count.problem(notes, "cannot stand beside `device_ids`");
+    }
+    Some(DeviceRequest {
+        driver: field
+            .get("driver")
+            .and_then(|field| field.filled_text(notes)),
+        // Neither a number nor names: all there are, as Compose takes it.
+        count: count.or_else(|| device_ids.is_empty().then_some(ALL)),
+        device_ids,
+        capabilities,
+        options: process::pairs(field, "options", notes),
     })
 }

@@ -66,7 +66,7 @@ pub(super) fn windows(job: &Job) -> impl Iterator<Item = (usize, &JobPhase)> {
 
 /// The CPU limit a service is launched with. **Units**: cores.
 fn cpu_limit(stack: &Stack, service: &str) -> Option<f64> {
-    stack.services.get(service).and_then(|service| service.cpus)
+    stack.services.get(service)?.cpu_cores()
 }
 
 /// Load that ran before a window without being measured.

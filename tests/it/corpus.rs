@@ -103,7 +103,7 @@ impl Bench {
 
     fn attempt(&self, profiles: &[&str]) -> Result<Resolution, Problems> {
         let profiles: Vec<String> = profiles.iter().map(ToString::to_string).collect();
-        ComposeFiles::read(&self.paths)?.resolve(&ResolveRequest {
+        ComposeFiles::read_in(&self.paths, &self.variables)?.resolve(&ResolveRequest {
             cell: &IndexMap::new(),
             environment: &self.variables,
             roots: &[],

@@ -4,9 +4,10 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::{answers, requests};
-use crate::engine::{ContainerRequest, Health, Labels, RunState};
+use crate::engine::{ContainerId, ContainerRequest, Health, Labels, RunState};
 use crate::stack::{
-    AddressRange, Attachment, Device, Healthcheck, Mount, MountSource, Network, Service, Volume,
+    AddressRange, Attachment, BlockIo, Device, DeviceRequest, Healthcheck, Mount, MountSource,
+    Network, Service, Volume, VolumesFrom,
 };
 use std::time::Duration;
 
@@ -54,6 +55,33 @@ fn full_service() -> Service {
         entrypoint: Some(words(&["/entry"])),
         environment: map(&[("A", "1"), ("EMPTY", "")]),
         cpus: Some(0.29),
+        cpu_quota: None,
+        cpu_period: None,
+        cpu_rt_runtime: Some(400_000),
+        cpu_rt_period: Some(1_000_000),
+        blkio_config: Some(BlockIo {
+            weight: Some(300),
+            weight_device: IndexMap::from([("/dev/sda".to_owned(), 400)]),
+            device_read_bps: IndexMap::from([("/dev/sda".to_owned(), 1 << 20)]),
+            device_write_bps: IndexMap::from([("/dev/sda".to_owned(), 2 << 20)]),
+            device_read_iops: IndexMap::from([("/dev/sda".to_owned(), 100)]),
+            device_write_iops: IndexMap::from([("/dev/sda".to_owned(), 200)]),
+        }),
+        cgroup_parent: Some("/bench".to_owned()),
+        volumes_from: vec![VolumesFrom {
+            service: "web".to_owned(),
+            read_only: true,
+        }],
+        gpus: vec![DeviceRequest {
+            driver: Some("nvidia".to_owned()),
+            count: Some(-1),
+            device_ids: Vec::new(),
+            capabilities: words(&["gpu", "compute"]),
+            options: map(&[("virtualization", "false")]),
+        }],
+        annotations: map(&[("com.example.a", "b")]),
+        // Run once the container was started.
+        post_start: Vec::new(),
         cpuset: Some("0-1".to_owned()),
         mem_limit: Some(256 << 20),
         pids_limit: Some(200),
@@ -108,6 +136,9 @@ fn full_service() -> Service {
                     aliases: words(&["db", "old-name"]),
                     ipv4_address: Some("10.9.0.5".to_owned()),
                     ipv6_address: Some("fd00::5".to_owned()),
+                    mac_address: Some("02:42:0a:09:00:05".to_owned()),
+                    link_local_ips: words(&["169.254.1.5"]),
+                    driver_opts: map(&[("com.docker.network.endpoint.ifname", "db0")]),
                 },
             ),
             (
@@ -188,6 +219,7 @@ fn try_creation(
         service,
         networks: &map(&[("back", "ns-ab-3-back"), ("front", "ns-ab-3-front")]),
         volumes: &map(&[("pgdata", "ns-ab-3-pgdata")]),
+        containers: &IndexMap::from([("web".to_owned(), ContainerId("c0ffee".to_owned()))]),
         labels: &labels,
         publish_port,
     })
@@ -297,6 +329,7 @@ fn networks_and_volumes_carry_labels_and_options() {
             ..AddressRange::default()
         }],
         driver_opts: map(&[("com.docker.network.driver.mtu", "1400")]),
+        external: None,
     };
     insta::assert_snapshot!(json(&requests::network("ns-n", &network, &labels)), @r#"
     {

@@ -6,7 +6,7 @@
 //! whoever is being waited for at that moment.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 
 use futures_util::future::{join_all, try_join_all};
@@ -15,7 +15,10 @@ use tokio::sync::watch;
 
 use super::error::{LaunchError, TAIL_LINES, exit_words};
 use super::ready::{self, PAUSE, longer};
-use super::request::{Launch, TargetPath, has_healthcheck, is_measured, is_waited_for};
+use super::request::{
+    Launch, TargetPath, has_healthcheck, is_measured, is_waited_for, network_mode, network_owner,
+};
+use super::start::start_service;
 use crate::engine::{
     ContainerId, Engine, EngineError, EngineErrorKind, Health, ImageFacts, Inspection, RunState,
 };
@@ -83,12 +86,20 @@ impl<'a, E: Engine> Watch<'a, E> {
         self.engine
     }
 
-    /// Engine names of a service's networks, in the order of the file.
-    pub(super) fn engine_networks(&self, service: &str) -> impl Iterator<Item = &'a String> {
-        let attached = &self.launch.stack.services[service].networks;
-        attached
-            .keys()
-            .filter_map(|network| self.networks.get(network))
+    /// A service's address, as a look at the container shows it whose network it uses:
+    /// that on its first network, as the file orders them.
+    pub(super) fn address_in(&self, service: &str, seen: &Inspection) -> Option<IpAddr> {
+        let stack = self.launch.stack;
+        match network_mode(stack, service) {
+            Some("host") => Some(Ipv4Addr::LOCALHOST.into()),
+            Some(mode) => seen.addresses.get(mode).copied(),
+            None => {
+                let attached = &stack.services[network_owner(stack, service)].networks;
+                let networks = attached.keys().filter_map(|name| self.networks.get(name));
+                let mut known = networks.filter_map(|network| seen.addresses.get(network));
+                known.next().copied()
+            }
+        }
     }
 
     /// Remembers the last thing seen of something that is waited for.
@@ -137,13 +148,8 @@ impl<'a, E: Engine> Watch<'a, E> {
         }
         let id = &self.containers[name];
         self.note(name, "being started".to_owned());
-        self.engine
-            .start_container(id)
-            .await
-            .map_err(|source| LaunchError::StartFailed {
-                service: name.to_owned(),
-                source,
-            })?;
+        let note = |seen: String| self.note(name, seen);
+        start_service(self.engine, self.launch, (name, service), id, note).await?;
         self.advance(name, Stage::Started);
         let mut pause = PAUSE.0;
         loop {
@@ -307,7 +313,8 @@ impl<'a, E: Engine> Watch<'a, E> {
         let name = target.service.as_str();
         let mut stage = self.stages[name].subscribe();
         let _ = stage.wait_for(|stage| *stage >= Stage::Started).await;
-        let address = ready::locate(self, target, &self.containers[name], path).await?;
+        let owner = network_owner(self.launch.stack, name);
+        let address = ready::locate(self, target, &self.containers[owner], path).await?;
         if let Some(probe) = self.launch.ready {
             ready::until_answered(self, name, address, probe).await;
         }

@@ -20,7 +20,8 @@ pub(super) fn longer(pause: Duration) -> Duration {
     (pause * 3 / 2).min(PAUSE.1)
 }
 
-/// Finds the target's address, once its container was started.
+/// Finds the target's address, once its container was started. `id` is the
+/// container whose network it uses, which is its own in most stacks.
 ///
 /// Never comes back for a container that has ended already: it has no address,
 /// and whoever follows it is about to say why.
@@ -39,11 +40,9 @@ pub(super) async fn locate<E: Engine>(
         return std::future::pending().await;
     }
     let address = match path {
-        // The first network of the service, as the file orders them.
         TargetPath::Direct => watch
-            .engine_networks(&target.service)
-            .find_map(|network| seen.addresses.get(network))
-            .map(|ip| SocketAddr::new(*ip, target.port)),
+            .address_in(&target.service, &seen)
+            .map(|ip| SocketAddr::new(ip, target.port)),
         TargetPath::Published => seen.published,
     };
     address.ok_or_else(|| LaunchError::Unusable {

@@ -1,18 +1,26 @@
 //! Creating everything, and the launch from its beginning to its proof.
 
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
 use futures_util::future::{join_all, try_join_all};
 use indexmap::IndexMap;
 use tokio::time::Instant;
 
-use super::error::LaunchError;
+use super::error::{LaunchError, TAIL_LINES, exit_words};
 use super::follow::Watch;
 use super::request::{
-    Launch, Launched, TargetPath, check, has_healthcheck, may_complete, target_path,
+    Launch, Launched, TargetPath, check, creation_steps, has_healthcheck, may_complete,
+    network_owner, target_path, uses_host_network,
 };
 use crate::engine::{
-    ContainerId, ContainerRequest, Engine, ImageFacts, Lease, Proof, TrialTag, check_limits,
+    ContainerId, ContainerRequest, Engine, ImageFacts, Lease, ProbeFailure, Proof, ReadyProbe,
+    RunState, TrialTag, check_limits,
 };
-use crate::stack::Condition;
+use crate::stack::{Condition, Service};
+
+/// A port of this host refuses or answers at once; only a busy listener takes longer.
+const PORT_LIMIT: Duration = Duration::from_secs(1);
 
 /// Launches a stack and waits until it is ready and its limits are proved.
 ///
@@ -28,6 +36,7 @@ pub async fn launch<E: Engine>(
     let engine = &**lease.engine();
     check(launch)?;
     let path = target_path(launch)?;
+    refuse_taken_port(engine, launch).await?;
     let images = find_images(engine, launch).await?;
     check_healthchecks(launch, &images)?;
 
@@ -124,8 +133,15 @@ async fn create_all<E: Engine>(
     let stack = launch.stack;
     let labels = tag.labels();
     let named = |part: &String| (part.clone(), tag.name(part));
-    let networks: IndexMap<String, String> = stack.networks.keys().map(named).collect();
-    // A volume that the user shares is mounted as it is: never made, never removed.
+    let networks: IndexMap<String, String> = stack
+        .networks
+        .iter()
+        .map(|(name, network)| match &network.external {
+            Some(external) => (name.clone(), external.clone()),
+            None => named(name),
+        })
+        .collect();
+    // What the user shares is used as it is: never made, never removed.
     let volumes: IndexMap<String, String> = stack
         .volumes
         .iter()
@@ -136,7 +152,11 @@ async fn create_all<E: Engine>(
         .collect();
     let failed = |what: String| move |source| LaunchError::CreateFailed { what, source };
 
-    let make_networks = join_all(stack.networks.iter().map(|(name, network)| {
+    let own_networks = stack
+        .networks
+        .iter()
+        .filter(|(_, network)| network.external.is_none());
+    let make_networks = join_all(own_networks.map(|(name, network)| {
         let created = engine.create_network(&networks[name], network, &labels);
         async move { created.await.map_err(failed(format!("network `{name}`"))) }
     }));
@@ -154,29 +174,102 @@ async fn create_all<E: Engine>(
         .chain(volumes_made)
         .collect::<Result<(), _>>()?;
 
-    let make_containers = join_all(stack.services.iter().map(|(name, service)| {
-        let is_target = launch.target.filter(|target| target.service == *name);
-        let publish_port = is_target
-            .filter(|_| path == Some(TargetPath::Published))
-            .map(|target| target.port);
-        let (networks, volumes) = (&networks, &volumes);
-        async move {
-            let request = ContainerRequest {
-                name: tag.name(name),
-                service,
-                networks,
-                volumes,
-                labels: &tag.service_labels(name),
-                publish_port,
-            };
-            let id = engine.create_container(request).await;
-            let id = id.map_err(failed(format!("service `{name}`")))?;
-            Ok((name.clone(), id))
-        }
-    }));
-    let containers = make_containers
-        .await
-        .into_iter()
-        .collect::<Result<_, LaunchError>>()?;
+    // Whatever shares something with another container needs that one's identifier.
+    let mut containers: IndexMap<String, ContainerId> = IndexMap::new();
+    let publisher = launch.target.filter(|_| path == Some(TargetPath::Published));
+    for step in creation_steps(stack) {
+        let make_containers = join_all(step.iter().map(|name| {
+            let (networks, volumes, containers) = (&networks, &volumes, &containers);
+            async move {
+                let request = ContainerRequest {
+                    name: tag.name(name),
+                    service: &stack.services[*name],
+                    networks,
+                    volumes,
+                    containers,
+                    labels: &tag.service_labels(name),
+                    publish_port: publisher
+                        .filter(|target| network_owner(stack, &target.service) == *name)
+                        .map(|target| target.port),
+                };
+                let id = engine.create_container(request).await;
+                let id = id.map_err(failed(format!("service `{name}`")))?;
+                Ok(((*name).to_owned(), id))
+            }
+        }));
+        let made = make_containers.await.into_iter();
+        let made: Vec<_> = made.collect::<Result<_, LaunchError>>()?;
+        containers.extend(made);
+    }
+    // In the order of the stack, whatever the order of their creation was.
+    containers.sort_by_key(|name, _| stack.services.get_index_of(name));
     Ok((networks, containers))
+}
+
+/// A port of the host that already answers would be measured in the target's place.
+async fn refuse_taken_port<E: Engine>(engine: &E, launch: &Launch<'_>) -> Result<(), LaunchError> {
+    let Some(target) = launch.target else {
+        return Ok(());
+    };
+    if !uses_host_network(launch.stack, &target.service) {
+        return Ok(());
+    }
+    let probe = launch.ready.cloned().unwrap_or_else(|| ReadyProbe {
+        path: "/".to_owned(),
+        status: 200,
+        host: "localhost".to_owned(),
+    });
+    let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), target.port);
+    match engine.probe(address, &probe, PORT_LIMIT).await {
+        Err(ProbeFailure::Refused | ProbeFailure::Unreachable(_)) => Ok(()),
+        Ok(_) | Err(_) => Err(LaunchError::Unusable {
+            service: target.service.clone(),
+            problem: format!(
+                "it uses the host's network, and something else already listens on port {}",
+                target.port
+            ),
+        }),
+    }
+}
+
+/// Starts a service's container and runs what belongs to its start, in order.
+///
+/// **Errors**: a container that does not start, and a command that fails, with its output.
+pub(super) async fn start_service<E: Engine>(
+    engine: &E,
+    launch: &Launch<'_>,
+    (name, service): (&str, &Service),
+    id: &ContainerId,
+    note: impl Fn(String),
+) -> Result<(), LaunchError> {
+    let started = engine.start_container(id).await;
+    started.map_err(|source| LaunchError::StartFailed {
+        service: name.to_owned(),
+        source,
+    })?;
+    for hook in &service.post_start {
+        let command = hook.command.join(" ");
+        note(format!("runs `{command}` of its `post_start`"));
+        let ran = engine.run_hook(id, hook, launch.deadline).await;
+        let (problem, output) = match ran {
+            Ok((0, _)) => continue,
+            Ok((code, output)) => (exit_words(Some(code), false), output),
+            Err(source) => match engine.inspect(id).await {
+                // The end of the container is the cause, whatever the engine says of the command.
+                Ok(seen) if seen.state == RunState::Exited => {
+                    let words = exit_words(seen.exit_code, seen.oom_killed);
+                    let log = engine.logs(id, Some(TAIL_LINES)).await.unwrap_or_default();
+                    (format!("could not run: the service {words}"), log)
+                }
+                _ => return Err(LaunchError::Engine { source }),
+            },
+        };
+        return Err(LaunchError::HookFailed {
+            service: name.to_owned(),
+            command,
+            problem,
+            output,
+        });
+    }
+    Ok(())
 }
