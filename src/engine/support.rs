@@ -150,8 +150,10 @@ mod tests {
         let lines = refused(|service| service.command = Some(Vec::new()));
         assert_eq!(
             lines,
-            ["services.app: `command` is empty and there is no `entrypoint`: the engine cannot \
-              express it, give the command to run"]
+            [
+                "services.app: `command` is empty and there is no `entrypoint`: the engine cannot \
+              express it, give the command to run"
+            ]
         );
     }
 
@@ -172,11 +174,16 @@ mod tests {
         });
         assert!(lines.is_empty(), "{lines:?}");
         for (mount, why) in [
-            (tmpfs("/etc"), "a tmpfs that is empty at the start covers it"),
+            (
+                tmpfs("/etc"),
+                "a tmpfs that is empty at the start covers it",
+            ),
             (
                 Mount {
                     target: "/etc".to_owned(),
-                    source: MountSource::Bind { source: "/srv".into() },
+                    source: MountSource::Bind {
+                        source: "/srv".into(),
+                    },
                     read_only: false,
                 },
                 "it would be written into a folder of this host",

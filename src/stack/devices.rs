@@ -13,6 +13,9 @@ use super::process;
 /// The capability that stands for every GPU.
 const GPU: &str = "gpu";
 
+/// The engine's driver for devices by name. **Source**: Docker Engine 25, Container Device Interface.
+const NAMED_DRIVER: &str = "cdi";
+
 /// What the engine takes for "all there are".
 const ALL: i64 = -1;
 
@@ -24,8 +27,29 @@ pub(super) fn read(root: &Field<'_>, notes: &mut Notes) -> Vec<Device> {
     let items = field.items(notes);
     items
         .iter()
+        .filter(|item| !is_named(item))
         .filter_map(|item| device(item, notes))
         .collect()
+}
+
+/// Whether an item names a device of a vendor's, as `vendor.com/class=name`, and no path.
+fn is_named(item: &Field<'_>) -> bool {
+    item.node
+        .as_text()
+        .is_some_and(|text| !text.starts_with('/') && text.contains('/') && text.contains('='))
+}
+
+/// The devices that are named so: Compose asks the engine's own driver for them.
+fn named(root: &Field<'_>, notes: &mut Notes) -> Option<DeviceRequest> {
+    let field = root.get("devices")?;
+    let items = field.items(notes);
+    let named = items.iter().filter(|item| is_named(item));
+    let device_ids: Vec<String> = named.filter_map(|item| item.text(notes)).collect();
+    (!device_ids.is_empty()).then(|| DeviceRequest {
+        driver: Some(NAMED_DRIVER.to_owned()),
+        device_ids,
+        ..DeviceRequest::default()
+    })
 }
 
 /// `source[:target[:permissions]]`, or the same as a map.
@@ -50,7 +74,9 @@ fn device(field: &Field<'_>, notes: &mut Notes) -> Option<Device> {
     if !source.starts_with('/') {
         field.problem(
             notes,
-            format_args!("`{source}` is no path of a device, and the Engine API names no other here"),
+            format_args!(
+                "`{source}` is neither a path nor the name of a device such as vendor.com/gpu=0"
+            ),
         );
         return None;
     }
@@ -76,8 +102,16 @@ fn device(field: &Field<'_>, notes: &mut Notes) -> Option<Device> {
     })
 }
 
-/// Reads `gpus`: `all`, or a list of requests.
-pub(super) fn gpus(root: &Field<'_>, notes: &mut Notes) -> Vec<DeviceRequest> {
+/// Reads `gpus`, and those of `devices` that are no files.
+pub(super) fn requests(root: &Field<'_>, notes: &mut Notes) -> Vec<DeviceRequest> {
+    let mut requests = gpus(root, notes);
+    // A `devices` of another kind was noted with the files.
+    requests.extend(named(root, &mut Notes::default()));
+    requests
+}
+
+/// `all`, or a list of requests.
+fn gpus(root: &Field<'_>, notes: &mut Notes) -> Vec<DeviceRequest> {
     let Some(field) = root.get("gpus") else {
         return Vec::new();
     };

@@ -27,8 +27,10 @@ const LONGEST_CHAIN: usize = 16;
 const MOST_INCLUDES: usize = 200;
 
 /// The keys at the top of a Compose file.
-const SECTIONS: [&str; 8] = [
+const SECTIONS: [&str; 9] = [
     "version", "name", "services", "networks", "volumes", "secrets", "configs", "include",
+    // Read by nobody: a started service that names one is refused.
+    "models",
 ];
 
 /// Files are read before any cell is known.
@@ -334,7 +336,7 @@ pub(super) fn check_top(root: &Arc<Node>, problems: &mut Vec<Problem>) -> bool {
         } else if entry.node.tag != Tag::None {
             problems.push(Problem::new(
                 place,
-                format!("{key}: a tag on a whole section is not yet supported"),
+                format!("{key}: a tag on a whole section is refused; tag its elements instead"),
             ));
         } else if entry.node.as_map().is_none() && !entry.node.is_null() {
             let kind = entry.node.kind();

@@ -49,7 +49,9 @@ impl PathVariables {
             if cell.contains_key(name) {
                 notes.problem_with_hint(
                     place.clone(),
-                    format!("{key}: `{name}` differs from cell to cell, and which files are read cannot"),
+                    format!(
+                        "{key}: `{name}` differs from cell to cell, and which files are read cannot"
+                    ),
                     "use a variable of the environment or of .env here",
                 );
             }

@@ -173,7 +173,10 @@ fn content(
     }
     for key in ["driver", "driver_opts", "template_driver"] {
         if let Some(field) = definition.get(key) {
-            field.problem(&mut reader.notes, "belongs to a swarm, which no trial runs in");
+            field.problem(
+                &mut reader.notes,
+                "belongs to a swarm, which no trial runs in",
+            );
         }
     }
     let given: Vec<Field<'_>> = ["file", "environment", "content"]

@@ -108,7 +108,10 @@ fn check_quota(root: &Field<'_>, service: &Service, notes: &mut Notes) {
         service.cpu_quota,
         service.cpu_period,
     ) {
-        notes.rule("a period without `cpu_quota` is no limit", field.to_string());
+        notes.rule(
+            "a period without `cpu_quota` is no limit",
+            field.to_string(),
+        );
     }
     if let (Some(field), Some(runtime), Some(period)) = (
         root.get("cpu_rt_runtime"),

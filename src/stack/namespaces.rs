@@ -78,14 +78,19 @@ fn volumes_from(root: &Field<'_>, notes: &mut Notes) -> Vec<VolumesFrom> {
         if text.starts_with("container:") {
             item.problem_with_hint(
                 notes,
-                format_args!("`{text}` is a container outside the stack, whose data no trial may touch"),
+                format_args!(
+                    "`{text}` is a container outside the stack, whose data no trial may touch"
+                ),
                 "make it a service, or mount its volume as an external one",
             );
             continue;
         }
         let (service, mode) = text.split_once(':').unwrap_or((&text, "rw"));
         if !matches!(mode, "ro" | "rw") {
-            item.problem(notes, format_args!("`{mode}` is not a mode (allowed: ro, rw)"));
+            item.problem(
+                notes,
+                format_args!("`{mode}` is not a mode (allowed: ro, rw)"),
+            );
         }
         sources.push(VolumesFrom {
             service: service.to_owned(),

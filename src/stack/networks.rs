@@ -213,7 +213,10 @@ pub(super) fn element(
     let mut network = Network::default();
     if mounts::is_external(&root) {
         let outside = mounts::outside_name(&root, name).unwrap_or_else(|| name.to_owned());
-        if shared.iter().any(|listed| *listed == name || *listed == outside) {
+        if shared
+            .iter()
+            .any(|listed| *listed == name || *listed == outside)
+        {
             notes.rule(JOINED_RULE, root.to_string());
             network.external = Some(outside);
             return network;

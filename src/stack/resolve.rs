@@ -242,7 +242,7 @@ fn add_links(
             notes.problem(
                 place.clone(),
                 format!(
-                    "services.{from}.links: `{}` would name two services on one network, which is not yet supported",
+                    "services.{from}.links: `{}` would name two services on one network, and nobody could say which is meant",
                     link.alias
                 ),
             );

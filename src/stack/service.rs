@@ -290,7 +290,7 @@ impl<'a> ServiceReader<'a> {
             environment: environment::read(self, &root),
             mounts: mounts::read(self, &root),
             devices: devices::read(&root, &mut self.notes),
-            gpus: devices::gpus(&root, &mut self.notes),
+            gpus: devices::requests(&root, &mut self.notes),
             blkio_config: block_io::read(&root, &mut self.notes),
             labels: environment::labels(self, &root),
             post_start: hooks::read(self, &root),

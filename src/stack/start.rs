@@ -44,7 +44,11 @@ impl Candidate {
         };
         find("depends_on", |text, name| text == name)
             .or_else(|| find("links", |text, name| text.split(':').next() == Some(name)))
-            .or_else(|| find("volumes_from", |text, name| volume_source(text) == Some(name)))
+            .or_else(|| {
+                find("volumes_from", |text, name| {
+                    volume_source(text) == Some(name)
+                })
+            })
             .or_else(|| self.sharing_place(name))
             .unwrap_or_else(|| ("depends_on", self.node.mark.location()))
     }

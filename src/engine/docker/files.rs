@@ -79,10 +79,16 @@ pub(super) fn check(service: &Service) -> Result<(), RequestError> {
         }
         match cover(service, target) {
             Some(over) if is_memory(over) => {
-                return Err(cannot(target, "a tmpfs that is empty at the start covers it"));
+                return Err(cannot(
+                    target,
+                    "a tmpfs that is empty at the start covers it",
+                ));
             }
             Some(over) if matches!(over.source, MountSource::Bind { .. }) => {
-                return Err(cannot(target, "it would be written into a folder of this host"));
+                return Err(cannot(
+                    target,
+                    "it would be written into a folder of this host",
+                ));
             }
             Some(over) if over.read_only => {
                 return Err(cannot(target, "a read-only volume covers it"));

@@ -61,8 +61,14 @@ pub(super) fn gpu(request: &DeviceRequest) -> GpuRequest {
         count: request.count,
         device_ids: Some(request.device_ids.clone()).filter(|ids| !ids.is_empty()),
         capabilities: Some(vec![request.capabilities.clone()]),
-        options: Some(request.options.clone().into_iter().collect::<HashMap<_, _>>())
-            .filter(|options| !options.is_empty()),
+        options: Some(
+            request
+                .options
+                .clone()
+                .into_iter()
+                .collect::<HashMap<_, _>>(),
+        )
+        .filter(|options| !options.is_empty()),
     }
 }
 

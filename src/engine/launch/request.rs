@@ -127,7 +127,10 @@ pub(super) fn network_owner<'s>(stack: &'s Stack, service: &'s str) -> &'s str {
     let mut owner = service;
     // No chain is longer than the stack; a circle of them ends here too.
     for _ in 0..stack.services.len() {
-        let mode = stack.services.get(owner).and_then(|s| s.network_mode.as_deref());
+        let mode = stack
+            .services
+            .get(owner)
+            .and_then(|s| s.network_mode.as_deref());
         match mode.and_then(shared_service) {
             Some(next) => owner = next,
             None => break,

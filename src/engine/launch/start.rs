@@ -176,7 +176,9 @@ async fn create_all<E: Engine>(
 
     // Whatever shares something with another container needs that one's identifier.
     let mut containers: IndexMap<String, ContainerId> = IndexMap::new();
-    let publisher = launch.target.filter(|_| path == Some(TargetPath::Published));
+    let publisher = launch
+        .target
+        .filter(|_| path == Some(TargetPath::Published));
     for step in creation_steps(stack) {
         let make_containers = join_all(step.iter().map(|name| {
             let (networks, volumes, containers) = (&networks, &volumes, &containers);
