@@ -182,9 +182,9 @@ impl Engine for DockerEngine {
             )
             .await?;
         }
-        if let Some(archive) = creation.files {
+        for (path, archive) in creation.files {
             let options = UploadToContainerOptions {
-                path: "/".to_owned(),
+                path,
                 ..UploadToContainerOptions::default()
             };
             let body = bollard::body_full(archive.into());

@@ -3,7 +3,9 @@
 //! Pure: it makes archives; `calls.rs` sends them. **Invariant**: a file that would not
 //! be seen inside is refused before anything is made, never left out.
 
-use std::path::Path;
+use std::path::{Component, Path};
+
+use indexmap::IndexMap;
 
 use super::requests::RequestError;
 use crate::stack::{Mount, MountSource, Service};
@@ -14,14 +16,14 @@ const SECRETS_FOLDER: &str = "/run/secrets";
 /// Bits of a file that names none. **Source**: the Compose specification.
 const DEFAULT_MODE: u32 = 0o444;
 
-/// The archive of a service's files, from the root; `None` when it has none.
-pub(super) fn archive(service: &Service) -> Result<Option<Vec<u8>>, RequestError> {
-    let mut files = contents(service).peekable();
-    if files.peek().is_none() {
-        return Ok(None);
-    }
-    let mut archive = tar::Builder::new(Vec::new());
-    for mount in files {
+/// Archives of a service's files, each with the folder that its paths start from.
+///
+/// A file inside a volume goes in by that volume: the engine writes to it even where
+/// the root file system is read only.
+pub(super) fn archives(service: &Service) -> Result<Vec<(String, Vec<u8>)>, RequestError> {
+    let mut builders: IndexMap<String, tar::Builder<Vec<u8>>> = IndexMap::new();
+    let has_volume = needs_secrets_volume(service);
+    for mount in contents(service) {
         let MountSource::Content {
             content,
             mode,
@@ -38,15 +40,26 @@ pub(super) fn archive(service: &Service) -> Result<Option<Vec<u8>>, RequestError
         header.set_uid(owner(uid.as_deref()));
         header.set_gid(owner(gid.as_deref()));
         header.set_mtime(0);
-        let path = mount.target.trim_start_matches('/');
+        let target = Path::new(&mount.target);
+        let folder = if has_volume && target.starts_with(SECRETS_FOLDER) {
+            SECRETS_FOLDER
+        } else {
+            cover(service, &mount.target).map_or("/", |over| &over.target)
+        };
+        let path = target.strip_prefix(folder).unwrap_or(target);
+        let archive = builders.entry(folder.to_owned());
         archive
+            .or_insert_with(|| tar::Builder::new(Vec::new()))
             .append_data(&mut header, path, content.as_bytes())
             .map_err(|_| cannot(&mount.target, "its path cannot be put into an archive"))?;
     }
-    let bytes = archive.into_inner();
-    bytes
-        .map(Some)
-        .map_err(|_| cannot("", "the archive cannot be made"))
+    let finish = |(folder, builder): (String, tar::Builder<Vec<u8>>)| {
+        let bytes = builder.into_inner();
+        bytes
+            .map(|bytes| (folder.clone(), bytes))
+            .map_err(|_| cannot(&folder, "the archive cannot be made"))
+    };
+    builders.into_iter().map(finish).collect()
 }
 
 /// Whether a volume of the container's own takes the place of the secrets' folder.
@@ -74,6 +87,12 @@ pub(super) fn check(service: &Service) -> Result<(), RequestError> {
     let has_volume = needs_secrets_volume(service);
     for mount in contents(service) {
         let target = &mount.target;
+        if Path::new(target)
+            .components()
+            .any(|part| part == Component::ParentDir)
+        {
+            return Err(cannot(target, "its path leads upwards"));
+        }
         if has_volume && Path::new(target).starts_with(SECRETS_FOLDER) {
             continue;
         }

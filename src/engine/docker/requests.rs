@@ -67,8 +67,8 @@ pub(super) struct Creation {
     /// Engine network name and settings. The API takes one network at creation
     /// before its version 1.44; the others are joined before the start.
     pub(super) join_later: Vec<(String, NetworkConnectRequest)>,
-    /// An archive of files to put in from the root before the start.
-    pub(super) files: Option<Vec<u8>>,
+    /// Archives of files to put in before the start, each with the folder it starts from.
+    pub(super) files: Vec<(String, Vec<u8>)>,
 }
 
 /// The body that makes a container.
@@ -140,7 +140,7 @@ pub(super) fn container(request: &ContainerRequest<'_>) -> Result<Creation, Requ
     Ok(Creation {
         body,
         join_later,
-        files: files::archive(service)?,
+        files: files::archives(service)?,
     })
 }
 
@@ -397,7 +397,7 @@ fn has_tmpfs_options(mount: &crate::stack::Mount) -> bool {
     matches!(&mount.source, MountSource::Tmpfs { options, .. } if !options.is_empty())
 }
 
-/// Such a file is put in by the archive of [`files::archive`].
+/// Such a file is put in by the archives of [`files::archives`].
 fn is_content(mount: &crate::stack::Mount) -> bool {
     matches!(mount.source, MountSource::Content { .. })
 }

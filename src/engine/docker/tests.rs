@@ -478,3 +478,95 @@ fn an_engine_on_another_kernel_or_without_root_is_not_native() {
         ""
     ));
 }
+
+#[test]
+fn a_quota_is_passed_on_in_the_form_it_has() {
+    let mut service = full_service();
+    service.cpus = None;
+    service.cpu_quota = Some(50_000);
+    service.cpu_period = Some(20_000);
+    let host = creation(&service, None).body.host_config.unwrap();
+    assert_eq!(
+        (host.nano_cpus, host.cpu_quota, host.cpu_period),
+        (None, Some(50_000), Some(20_000))
+    );
+}
+
+#[test]
+fn modes_that_name_a_service_name_its_container() {
+    let service = Service {
+        network_mode: Some("service:web".to_owned()),
+        ipc: Some("service:web".to_owned()),
+        pid: Some("service:web".to_owned()),
+        ..full_service()
+    };
+    let host = creation(&service, None).body.host_config.unwrap();
+    let shared = Some("container:c0ffee".to_owned());
+    assert_eq!(host.network_mode, shared);
+    assert_eq!((&host.ipc_mode, &host.pid_mode), (&shared, &shared));
+    let service = Service {
+        pid: Some("service:none".to_owned()),
+        ..full_service()
+    };
+    assert_eq!(
+        try_creation(&service, None).unwrap_err().to_string(),
+        "the container of the service `none` is used and was not made for this trial"
+    );
+}
+
+#[test]
+fn files_of_the_stacks_own_go_in_by_the_folder_they_can_be_written_to() {
+    let content = |target: &str, text: &str| {
+        mount(
+            target,
+            MountSource::Content {
+                content: text.to_owned(),
+                mode: Some(0o440),
+                uid: Some("7".to_owned()),
+                gid: None,
+            },
+            true,
+        )
+    };
+    let service = Service {
+        image: "a".to_owned(),
+        read_only: true,
+        mounts: vec![
+            mount("/data", MountSource::Anonymous, false),
+            content("/run/secrets/key", "s3cret"),
+            content("/data/a/b.conf", "text"),
+            content("/run/secrets/other", ""),
+        ],
+        ..Service::default()
+    };
+    let creation = creation(&service, None);
+    let mut found = Vec::new();
+    for (folder, archive) in &creation.files {
+        for entry in tar::Archive::new(&archive[..]).entries().unwrap() {
+            let entry = entry.unwrap();
+            let header = entry.header();
+            found.push(format!(
+                "{folder} {} {:o} {} {} {}",
+                entry.path().unwrap().display(),
+                header.mode().unwrap(),
+                header.uid().unwrap(),
+                header.gid().unwrap(),
+                header.size().unwrap()
+            ));
+        }
+    }
+    assert_eq!(
+        found,
+        [
+            "/run/secrets key 440 7 0 6",
+            "/run/secrets other 440 7 0 0",
+            "/data a/b.conf 440 7 0 4",
+        ]
+    );
+    let mounts = creation.body.host_config.unwrap().mounts.unwrap();
+    let targets: Vec<_> = mounts
+        .iter()
+        .filter_map(|mount| mount.target.as_deref())
+        .collect();
+    assert_eq!(targets, ["/data", "/run/secrets"]);
+}

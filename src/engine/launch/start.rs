@@ -19,6 +19,9 @@ use crate::engine::{
 };
 use crate::stack::{Condition, Service};
 
+/// By how much the launch's own deadline comes first.
+const HOOK_MARGIN: Duration = Duration::from_secs(1);
+
 /// A port of this host refuses or answers at once; only a busy listener takes longer.
 const PORT_LIMIT: Duration = Duration::from_secs(1);
 
@@ -252,7 +255,9 @@ pub(super) async fn start_service<E: Engine>(
     for hook in &service.post_start {
         let command = hook.command.join(" ");
         note(format!("runs `{command}` of its `post_start`"));
-        let ran = engine.run_hook(id, hook, launch.deadline).await;
+        // Longer than the launch may take: whose deadline it is says what was waited for.
+        let limit = launch.deadline + HOOK_MARGIN;
+        let ran = engine.run_hook(id, hook, limit).await;
         let (problem, output) = match ran {
             Ok((0, _)) => continue,
             Ok((code, output)) => (exit_words(Some(code), false), output),
