@@ -109,8 +109,7 @@ fn build(reader: &mut ServiceReader<'_>, field: &Field<'_>) -> Build {
                 build.additional_contexts = process::pairs(&root, key, notes);
             }
             "cache_from" | "cache_to" | "no_cache" | "pull" | "tags" | "provenance" | "sbom"
-            | "no_cache_filter" => notes.rule(PROCEDURE_RULE, item.to_string()),
-            "isolation" => notes.rule(PROCEDURE_RULE, item.to_string()),
+            | "no_cache_filter" | "isolation" => notes.rule(PROCEDURE_RULE, item.to_string()),
             "ssh" | "secrets" | "entitlements" | "privileged" | "ulimits" => {
                 item.problem_with_hint(
                     notes,

@@ -248,9 +248,8 @@ fn read_resources(
                 service.mem_reservation =
                     agreed(root, "mem_reservation", known, &field, value, notes);
             }
-            "cpus" => notes.rule(SWARM_RULE, field.to_string()),
             "devices" => service.gpus.extend(devices::reserved(&field, notes)),
-            "generic_resources" => notes.rule(SWARM_RULE, field.to_string()),
+            "cpus" | "generic_resources" => notes.rule(SWARM_RULE, field.to_string()),
             _ => field.unknown(&["cpus", "memory", "devices"], notes),
         }
     }

@@ -252,7 +252,7 @@ async fn a_quota_in_its_lower_level_form_is_applied_and_proved() {
     let launched = try_launch(&trial, &stack, &facts).await;
     // An engine that leaves control groups to systemd takes slices only.
     let launched = match launched {
-        Err(error) if format!("{:?}", error).contains("slice") => {
+        Err(error) if format!("{error:?}").contains("slice") => {
             return trial.finish(&engine).await;
         }
         other => other.unwrap(),

@@ -13,7 +13,10 @@ fn changes(engine: &FakeEngine, start: &str) -> Vec<String> {
     changes.filter(|call| call.starts_with(start)).collect()
 }
 
-fn with_modes(modes: &[(&str, &dyn Fn(&mut Service))]) -> Stack {
+/// What a test changes of one service.
+type Change<'c> = (&'c str, &'c dyn Fn(&mut Service));
+
+fn with_modes(modes: &[Change<'_>]) -> Stack {
     let mut stack = stack();
     for (name, change) in modes {
         change(&mut stack.services[*name]);
@@ -39,7 +42,7 @@ async fn a_container_is_made_after_those_it_shares_something_with() {
     let stack = with_modes(&[
         ("app", &in_network_of("db")),
         ("db", &|service| {
-            service.pid = Some("service:cache".to_owned())
+            service.pid = Some("service:cache".to_owned());
         }),
         ("migrate", &|service| {
             service.volumes_from = vec![VolumesFrom {
