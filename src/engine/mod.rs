@@ -46,7 +46,9 @@ pub use docker::DockerEngine;
 pub use error::{EngineError, EngineErrorKind};
 pub use host::{HostCpu, HostUse, host_use, parse_host_cpu, read_host_cpu};
 pub use images::ensure_images;
-pub use launch::{Launch, LaunchError, LaunchTarget, Launched, TargetPath, launch};
+pub use launch::{
+    Launch, LaunchError, LaunchTarget, Launched, Prepared, TargetPath, launch, prepare, start,
+};
 pub use logs::{collect_logs, collect_trial_logs};
 pub use owner::{Liveness, Owner, OwnerParseError};
 pub use probe::{ProbeAnswer, ProbeFailure, ReadyProbe};

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use indexmap::IndexMap;
 
+use super::loading::pacing_of;
 use super::outcome::{TrialOutcome, WindowOutcome};
-use super::shell::pacing_of;
 use super::{Ending, Job, JobPhase, Reason, Settings, SweepPlan};
 use crate::engine::CounterDelta;
 use crate::load::LoadModel;

@@ -17,4 +17,4 @@ mod tests;
 
 pub use error::LaunchError;
 pub use request::{Launch, LaunchTarget, Launched, TargetPath};
-pub use start::launch;
+pub use start::{Prepared, launch, prepare, start};

@@ -1,5 +1,7 @@
 //! Creating everything, and the launch from its beginning to its proof.
 
+use std::time::Duration;
+
 use futures_util::future::{join_all, try_join_all};
 use indexmap::IndexMap;
 use tokio::time::Instant;
@@ -14,6 +16,16 @@ use crate::engine::{
 };
 use crate::stack::Condition;
 
+/// A stack of which everything is created and nothing runs.
+#[derive(Debug)]
+pub struct Prepared {
+    images: IndexMap<String, ImageFacts>,
+    networks: IndexMap<String, String>,
+    containers: IndexMap<String, ContainerId>,
+    path: Option<TargetPath>,
+    created_after: Duration,
+}
+
 /// Launches a stack and waits until it is ready and its limits are proved.
 ///
 /// Removes nothing: after an error, read the logs, then release the lease.
@@ -24,19 +36,55 @@ pub async fn launch<E: Engine>(
     lease: &Lease<E>,
     launch: &Launch<'_>,
 ) -> Result<Launched, LaunchError> {
+    let prepared = prepare(lease, launch).await?;
+    start(lease, launch, prepared).await
+}
+
+/// Creates the networks, volumes and containers of a stack, and starts none of them.
+///
+/// **Errors** and **Cancel**: as [`launch`].
+pub async fn prepare<E: Engine>(
+    lease: &Lease<E>,
+    launch: &Launch<'_>,
+) -> Result<Prepared, LaunchError> {
     let begun = Instant::now();
     let engine = &**lease.engine();
     check(launch)?;
     let path = target_path(launch)?;
     let images = find_images(engine, launch).await?;
     check_healthchecks(launch, &images)?;
-
     lease.set_creating(true);
     let created = create_all(engine, lease.tag(), launch, path).await;
     lease.set_creating(false);
     let (networks, containers) = created?;
-    let created_after = begun.elapsed();
+    Ok(Prepared {
+        images,
+        networks,
+        containers,
+        path,
+        created_after: begun.elapsed(),
+    })
+}
 
+/// Starts what was prepared and waits until it is ready and its limits are proved.
+///
+/// `launch` is the one it was prepared for.
+///
+/// **Errors** and **Cancel**: as [`launch`].
+pub async fn start<E: Engine>(
+    lease: &Lease<E>,
+    launch: &Launch<'_>,
+    prepared: Prepared,
+) -> Result<Launched, LaunchError> {
+    let begun = Instant::now();
+    let engine = &**lease.engine();
+    let Prepared {
+        images,
+        networks,
+        containers,
+        path,
+        created_after,
+    } = prepared;
     let watch = Watch::new(engine, launch, &images, &containers, &networks);
     let (target, completed) = tokio::select! {
         biased;
@@ -45,10 +93,9 @@ pub async fn launch<E: Engine>(
         () = tokio::time::sleep(launch.deadline) => return Err(LaunchError::NotReady {
             last_seen: watch.last_seen(),
             limit: launch.deadline,
-            elapsed: begun.elapsed().saturating_sub(created_after),
+            elapsed: begun.elapsed(),
         }),
     };
-    let ready_after = begun.elapsed();
     let mut launched = Launched {
         containers,
         subject: launch.subject.to_owned(),
@@ -59,7 +106,7 @@ pub async fn launch<E: Engine>(
         proof: Proof::Inspect,
         images,
         created_after,
-        ready_after,
+        ready_after: created_after + begun.elapsed(),
     };
     launched.proof = check_limits(engine, &launched, launch.stack).await?;
     Ok(launched)
