@@ -179,7 +179,7 @@ fn a_refused_connection_does_not_spin() {
         .local_addr()
         .unwrap();
     let target = Target {
-        address: unused,
+        addresses: vec![unused],
         host: unused.to_string(),
         base_path: String::new(),
     };
@@ -404,7 +404,7 @@ fn a_task_that_panics_becomes_an_error() {
     let plan = plan(&server.target, Workload::get("/"), &[(closed(1), 100)]);
     let thread_plan = Arc::new(ThreadPlan {
         prepared: prepare(&plan.workload, &plan.target, &plan.variables).unwrap(),
-        address: plan.target.address,
+        addresses: plan.target.addresses.clone(),
         timeout: plan.timeout,
         n_threads: 1,
         seed: 1,

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::shell::{Trial, until_asked};
-use super::target::{address_of, host_of};
+use super::target::{addresses_of, host_of};
 use super::{Reason, Signal, TargetSpec};
 use crate::engine::{
     Engine, Launch, LaunchError, LaunchTarget, Launched, Lease, ReadyProbe, launch,
@@ -64,8 +64,12 @@ impl<E: Engine> Trial<'_, E> {
         match result {
             Ok(launched) => {
                 let after_s = begun.elapsed().as_secs_f64();
-                let target = address_of(&plan.target, &launched)
-                    .map_or_else(String::new, |address| address.to_string());
+                let addresses = addresses_of(&plan.target, &launched);
+                let target = addresses
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join(", ");
                 (self.emit)(EventKind::TrialReady {
                     trial: self.name.clone(),
                     after_s,

@@ -12,7 +12,7 @@ use super::edge::host_busy_cores;
 use super::outcome::WindowOutcome;
 use super::progress::load_of;
 use super::shell::{Trial, until_asked};
-use super::target::{address_of, base_path_of, host_of};
+use super::target::{addresses_of, base_path_of, host_of};
 use super::versions::{idle_connect_ms, versions};
 use super::{Action, Ending, JobPhase, Reason, Signal, State, step};
 use crate::engine::{Engine, Exit, Launched, Proof, differences, watch_exits};
@@ -33,8 +33,8 @@ impl<E: Engine> Trial<'_, E> {
             return;
         }
         let versions = versions(&**self.shared.engine, launched, &self.job.stack).await;
-        let idle_connect_ms = match address_of(&self.shared.plan.target, launched) {
-            Some(address) => idle_connect_ms(address).await,
+        let idle_connect_ms = match addresses_of(&self.shared.plan.target, launched).first() {
+            Some(address) => idle_connect_ms(*address).await,
             None => None,
         };
         (self.emit)(EventKind::VersionsSeen {
@@ -119,11 +119,13 @@ impl<E: Engine> Trial<'_, E> {
 
     fn start_load(&self, launched: &Launched) -> Result<RunningLoad, Reason> {
         let plan = self.shared.plan;
-        let address = address_of(&plan.target, launched)
-            .ok_or_else(|| Reason::new("load_failed", "the target has no address"))?;
+        let addresses = addresses_of(&plan.target, launched);
+        if addresses.is_empty() {
+            return Err(Reason::new("load_failed", "the target has no address"));
+        }
         let load_plan = LoadPlan {
             target: Target {
-                address,
+                addresses,
                 host: host_of(&plan.target),
                 base_path: base_path_of(&plan.target),
             },
@@ -238,7 +240,7 @@ pub(super) fn pacing_of(phase: &JobPhase) -> Pacing {
 fn exit_reason(exit: Result<Exit, String>) -> Reason {
     match exit {
         Ok(Exit {
-            service,
+            name,
             exit_code,
             oom_killed,
             is_restarted,
@@ -253,7 +255,7 @@ fn exit_reason(exit: Result<Exit, String>) -> Reason {
             } else {
                 ""
             };
-            let words = format!("service `{service}` {how}{memory} while it was measured");
+            let words = format!("service `{name}` {how}{memory} while it was measured");
             Reason::new("exited", words)
         }
         Err(words) => Reason::new("engine_error", words),

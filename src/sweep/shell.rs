@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use futures_util::future::try_join_all;
 use tokio::sync::watch;
 
 use super::edge::Edge;
@@ -16,8 +17,8 @@ use super::outcome::{TrialOutcome, WindowOutcome};
 use super::progress::Progress;
 use super::{Action, Clock, Ending, Job, Reason, Signal, State, SweepPlan, step};
 use crate::engine::{
-    Engine, HostFacts, Inspection, Launched, Lease, Owner, TargetPath, TeardownReport, TrialTag,
-    collect_logs, collect_trial_logs,
+    Engine, HostFacts, Launched, Lease, Owner, TargetPath, TeardownReport, TrialTag, collect_logs,
+    collect_trial_logs,
 };
 use crate::event::{EventKind, TrialRef};
 use crate::measure::{Judgement, judge};
@@ -136,17 +137,20 @@ pub(super) async fn run_trial<E: Engine>(
         dead_time: launched
             .is_some()
             .then(|| ready_after + tear_down.elapsed()),
-        restarts: subject
-            .as_ref()
-            .and_then(|seen| u32::try_from(seen.restarts).ok()),
-        oom_killed: oom_killed.or(subject.map(|seen| seen.oom_killed)),
+        restarts: subject.map(|(restarts, _)| restarts),
+        oom_killed: oom_killed.or(subject.map(|(_, oom_killed)| oom_killed)),
         logs,
         left_behind,
     }
 }
 
-async fn look_at_subject<E: Engine>(engine: &E, launched: &Launched) -> Option<Inspection> {
-    engine.inspect(launched.subject_id()?).await.ok()
+/// Restarts of the subject's containers together, and whether memory ended any of them.
+async fn look_at_subject<E: Engine>(engine: &E, launched: &Launched) -> Option<(u32, bool)> {
+    let looks = launched.subject_ids().iter().map(|id| engine.inspect(id));
+    let seen = try_join_all(looks).await.ok()?;
+    let restarts: i64 = seen.iter().map(|one| one.restarts).sum();
+    let oom_killed = seen.iter().any(|one| one.oom_killed);
+    Some((u32::try_from(restarts).ok()?, oom_killed))
 }
 
 async fn logs_of<E: Engine>(

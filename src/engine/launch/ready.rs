@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::LaunchError;
 use super::follow::Watch;
-use crate::engine::{ContainerId, Engine, LaunchTarget, ReadyProbe, RunState, TargetPath};
+use crate::engine::{Engine, LaunchTarget, ReadyProbe, Replica, RunState, TargetPath};
 
 /// First and longest pause between two looks. Short at first: most services are
 /// ready in well under a second, and the time to ready is itself a result.
@@ -27,12 +27,12 @@ pub(super) fn longer(pause: Duration) -> Duration {
 pub(super) async fn locate<E: Engine>(
     watch: &Watch<'_, E>,
     target: &LaunchTarget,
-    id: &ContainerId,
+    replica: Replica<'_>,
     path: TargetPath,
 ) -> Result<SocketAddr, LaunchError> {
     let seen = watch
         .engine()
-        .inspect(id)
+        .inspect(replica.id)
         .await
         .map_err(|source| LaunchError::Engine { source })?;
     if seen.state == RunState::Exited {
@@ -47,7 +47,7 @@ pub(super) async fn locate<E: Engine>(
         TargetPath::Published => seen.published,
     };
     address.ok_or_else(|| LaunchError::Unusable {
-        service: target.service.clone(),
+        service: replica.name(),
         problem: match path {
             TargetPath::Direct => "its container has no address on the stack's networks".to_owned(),
             TargetPath::Published => format!("the engine did not publish its port {}", target.port),
