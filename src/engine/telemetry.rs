@@ -40,6 +40,13 @@ pub struct CounterDelta {
     pub memory_peak_bytes: Option<u64>,
 }
 
+/// Above this the containers of a service did not share its work evenly: the busiest
+/// used a quarter more CPU than the mean of all.
+const MOST_IMBALANCE: f64 = 1.25;
+/// And by at least so much: what idle containers use in passing says nothing.
+/// **Units**: cores.
+const LEAST_EXCESS: f64 = 0.01;
+
 /// What all containers of a service used between two readings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServiceUse {
@@ -58,6 +65,14 @@ impl ServiceUse {
         let mean = self.total.cpu_cores / n as f64;
         let cores = self.replicas.iter().map(|delta| delta.cpu_cores);
         (n > 1 && mean > 0.0).then(|| cores.fold(0.0, f64::max) / mean)
+    }
+
+    /// Whether that is more than a reader may take for even: above 1.25, and by more
+    /// than a hundredth of a core.
+    pub fn is_imbalanced(&self) -> bool {
+        let mean = self.total.cpu_cores / self.replicas.len() as f64;
+        self.imbalance()
+            .is_some_and(|share| share > MOST_IMBALANCE && (share - 1.0) * mean > LEAST_EXCESS)
     }
 }
 
@@ -279,6 +294,13 @@ mod tests {
             (140, Some(180))
         );
         assert_eq!(used.imbalance(), Some(1.5));
+        assert!(used.is_imbalanced());
+        let mut idle = used.clone();
+        idle.total.cpu_cores /= 1_000.0;
+        for one in &mut idle.replicas {
+            one.cpu_cores /= 1_000.0;
+        }
+        assert!(idle.imbalance() > Some(1.4) && !idle.is_imbalanced());
 
         // One of them ended, or began again: the sum would be short of its part.
         let ended = differences(&of([Some(before); 3]), &of([Some(busy), None, Some(quiet)]));

@@ -93,8 +93,9 @@ pub(super) fn closure(
                     "services.{root}.replicas: 0 containers, and the sweep needs this service"
                 );
                 notes.problem(candidate.replicas_place(), message);
+            } else {
+                open.push(root.clone());
             }
-            open.push(root.clone());
         } else {
             let message = format!("there is no service `{root}` in the Compose files");
             notes.problem_with_hint(files_start.clone(), message, near_service(root, &names));

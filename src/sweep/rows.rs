@@ -16,10 +16,6 @@ use crate::measure::{Figures, Judgement, judge};
 use crate::results::{SCHEMA_VERSION, TrialRow, Verdict};
 use crate::stack::Service;
 
-/// Above this the containers of the subject did not share its work evenly (flag
-/// `imbalanced`): the busiest used a quarter more CPU than the mean.
-const MOST_IMBALANCE: f64 = 1.25;
-
 /// The rows of a trial, in the order of its windows.
 pub(super) fn rows_of(plan: &SweepPlan, job: &Job, outcome: &TrialOutcome) -> Vec<TrialRow> {
     windows(job)
@@ -197,10 +193,7 @@ fn fill_host(row: &mut TrialRow, window: &WindowOutcome, subject: &str) {
     if let Some(used) = window.counters.get(subject) {
         let delta = &used.total;
         row.replica_imbalance = used.imbalance();
-        if row
-            .replica_imbalance
-            .is_some_and(|share| share > MOST_IMBALANCE)
-        {
+        if used.is_imbalanced() {
             row.flags.push("imbalanced".to_owned());
         }
         row.subject_cpu_cores = Some(delta.cpu_cores);
