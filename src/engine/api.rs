@@ -36,7 +36,7 @@ pub struct ContainerRequest<'a> {
     /// Compose volume name to engine volume name.
     pub volumes: &'a IndexMap<String, String>,
     /// Containers made before this one, by service: those it shares something with.
-    pub containers: &'a IndexMap<String, ContainerId>,
+    pub containers: &'a IndexMap<String, Vec<ContainerId>>,
     /// Labels to carry.
     pub labels: &'a Labels,
     /// Container port to publish on an ephemeral port of the loopback address.

@@ -5,7 +5,7 @@
 //! matrix; it gets a resolved stack and gives back addresses, proof and counters.
 //!
 //! In reading order: `api.rs` (the trait), `support.rs` (what no
-//! launch can do yet), `trial.rs` (names and labels),
+//! launch can do yet), `trial.rs` (names and labels), `replica.rs` (a service with several containers),
 //! `launch/` (from nothing to ready), `proof.rs` (limits in force), `telemetry.rs`,
 //! `host.rs` and `cgroup.rs` (counters), `watch.rs` (exits), `logs.rs`,
 //! `teardown.rs` (the lease), `owner.rs` and `clean.rs` (leftovers), `docker/`
@@ -24,6 +24,7 @@ mod logs;
 mod owner;
 mod probe;
 mod proof;
+mod replica;
 mod support;
 mod teardown;
 mod telemetry;
@@ -46,7 +47,9 @@ pub use docker::DockerEngine;
 pub use error::{EngineError, EngineErrorKind};
 pub use host::{HostCpu, HostUse, host_use, parse_host_cpu, read_host_cpu};
 pub use images::ensure_images;
-pub use launch::{Launch, LaunchError, LaunchTarget, Launched, TargetPath, launch};
+pub use launch::{
+    Launch, LaunchError, LaunchTarget, Launched, Prepared, TargetPath, launch, prepare, start,
+};
 pub use logs::{collect_logs, collect_trial_logs};
 pub use owner::{Liveness, Owner, OwnerParseError};
 pub use probe::{ProbeAnswer, ProbeFailure, ReadyProbe};
@@ -54,10 +57,14 @@ pub use proof::{
     LimitsNotApplied, Proof, ProofError, check_limits, compare_inspection, compare_kernel,
     nano_cpus,
 };
+pub use replica::Replica;
 pub use support::{Unsupported, check_stack};
 pub use teardown::{Lease, TeardownReport};
-pub use telemetry::{CounterDelta, Reading, difference, differences, snapshot};
+pub use telemetry::{
+    CounterDelta, Reading, Readings, ServiceUse, difference, differences, snapshot,
+};
 pub use trial::{
-    LABEL_CELL, LABEL_GOLDEN, LABEL_OWNER, LABEL_RUN, LABEL_SERVICE, LABEL_TRIAL, TrialTag,
+    LABEL_CELL, LABEL_GOLDEN, LABEL_OWNER, LABEL_REPLICA, LABEL_RUN, LABEL_SERVICE, LABEL_TRIAL,
+    TrialTag,
 };
 pub use watch::{Exit, watch_exits};

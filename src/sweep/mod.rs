@@ -1,7 +1,8 @@
 //! Running the trials of a sweep, one after the other.
 //!
 //! `job.rs` says what a sweep is told, `trial.rs` is the life of one trial as a
-//! pure step function, `shell.rs` performs it, `rows.rs` turns what came of it
+//! pure step function, `shell.rs` performs it (with `launching.rs`, `loading.rs` and
+//! `edge.rs`), `rows.rs` turns what came of it
 //! into rows, and `run.rs` goes from trial to trial and writes everything down.
 //!
 //! **Invariant**: this module never sees the command line, a terminal, CSV or
@@ -9,12 +10,16 @@
 //! leaves it as events and rows.
 
 mod clock;
+mod edge;
 mod job;
+mod launching;
+mod loading;
 mod outcome;
 mod progress;
 mod rows;
 mod run;
 mod shell;
+mod target;
 #[cfg(test)]
 mod tests;
 mod trial;

@@ -159,6 +159,7 @@ fn container_of<'r>(
     request
         .containers
         .get(service)
+        .and_then(|containers| containers.first())
         .ok_or_else(|| not_made("container of the service", service))
 }
 
@@ -173,7 +174,7 @@ pub(in crate::engine) fn rehearse(stack: &Stack) -> Vec<(&str, String)> {
     );
     let containers = stack.services.keys();
     let containers = containers
-        .map(|name| (name.clone(), ContainerId(name.clone())))
+        .map(|name| (name.clone(), vec![ContainerId(name.clone())]))
         .collect();
     let attempts = stack.services.iter().map(|(name, service)| {
         let attempt = container(&ContainerRequest {

@@ -219,7 +219,7 @@ fn try_creation(
         service,
         networks: &map(&[("back", "ns-ab-3-back"), ("front", "ns-ab-3-front")]),
         volumes: &map(&[("pgdata", "ns-ab-3-pgdata")]),
-        containers: &IndexMap::from([("web".to_owned(), ContainerId("c0ffee".to_owned()))]),
+        containers: &IndexMap::from([("web".to_owned(), vec![ContainerId("c0ffee".to_owned())])]),
         labels: &labels,
         publish_port,
     })

@@ -84,12 +84,15 @@ async fn a_target_on_the_hosts_network_is_measured_there_and_its_limits_are_prov
         return trial.finish(&engine).await;
     }
     let launched = launched.unwrap();
-    assert_eq!(launched.target.unwrap().to_string(), "127.0.0.1:18080");
+    assert_eq!(launched.targets[0].to_string(), "127.0.0.1:18080");
     println!("host network: proof {}", launched.proof);
-    let seen = engine.inspect(&launched.containers["app"]).await.unwrap();
+    let seen = engine
+        .inspect(&launched.containers["app"][0])
+        .await
+        .unwrap();
     assert_eq!(seen.limits.nano_cpus, 500_000_000);
 
-    // The same port again: refused before anything is made.
+    // The same port again: refused before anything is started.
     let other = Trial::new(&engine, "2");
     let error = crate::engine::launch(other.lease(), &request)
         .await
@@ -100,7 +103,8 @@ async fn a_target_on_the_hosts_network_is_measured_there_and_its_limits_are_prov
             .contains("something else already listens on port 18080"),
         "{error}"
     );
-    assert_eq!(engine.list_ours(&other.filter()).await.unwrap(), []);
+    // Made, and never started.
+    assert_eq!(engine.list_ours(&other.filter()).await.unwrap().len(), 1);
     other.finish(&engine).await;
     trial.finish(&engine).await;
 }
@@ -116,7 +120,7 @@ async fn a_target_on_the_engines_bridge_is_reached() {
     stack.networks.clear();
     let trial = Trial::new(&engine, "1");
     let launched = try_launch(&trial, &stack, &facts).await.unwrap();
-    assert!(launched.target.is_some());
+    assert_eq!(launched.targets.len(), 1);
     trial.finish(&engine).await;
 }
 
@@ -150,7 +154,10 @@ async fn services_share_networks_processes_communication_and_volumes_of_others()
             launched.containers.keys().collect::<Vec<_>>(),
             ["app", "db"]
         );
-        let (app, db) = (&launched.containers["app"], &launched.containers["db"]);
+        let (app, db) = (
+            &launched.containers["app"][0],
+            &launched.containers["db"][0],
+        );
         let namespaces = "for n in net pid ipc; do busybox readlink /proc/self/ns/$n; done";
         assert_eq!(
             said(&engine, app, namespaces).await,
@@ -181,7 +188,7 @@ async fn files_with_content_of_the_stacks_own_are_there_from_the_start() {
     });
     let trial = Trial::new(&engine, "1");
     let launched = try_launch(&trial, &stack, &facts).await.unwrap();
-    let app = &launched.containers["app"];
+    let app = &launched.containers["app"][0];
     let listed = said(
         &engine,
         app,
@@ -227,7 +234,7 @@ async fn secrets_reach_a_service_whose_root_is_read_only() {
         });
         let trial = Trial::new(&engine, "1");
         let launched = try_launch(&trial, &stack, &facts).await.unwrap();
-        let app = &launched.containers["app"];
+        let app = &launched.containers["app"][0];
         let script = "busybox cat /run/secrets/key; busybox stat -c ' %a' /run/secrets/key; \
             busybox touch /x 2>/dev/null || echo read-only; busybox cat /data/conf/x";
         assert_eq!(
@@ -257,7 +264,7 @@ async fn a_quota_in_its_lower_level_form_is_applied_and_proved() {
         }
         other => other.unwrap(),
     };
-    let app = &launched.containers["app"];
+    let app = &launched.containers["app"][0];
     let seen = engine.inspect(app).await.unwrap();
     assert_eq!(
         (
@@ -309,7 +316,7 @@ async fn hooks_run_with_their_own_user_folder_and_variables_before_readiness_is_
     }];
     let trial = Trial::new(&engine, "1");
     let launched = try_launch(&trial, &stack, &facts).await.unwrap();
-    let app = &launched.containers["app"];
+    let app = &launched.containers["app"][0];
     assert_eq!(
         said(&engine, app, "busybox cat /web/second").await,
         "0\n/bin\n7\n"
@@ -353,7 +360,7 @@ async fn a_network_of_the_users_is_joined_and_stays() {
     let trial = Trial::new(&engine, "1");
     let launched = try_launch(&trial, &stack, &facts).await;
     let seen = match &launched {
-        Ok(launched) => engine.inspect(&launched.containers["app"]).await.ok(),
+        Ok(launched) => engine.inspect(&launched.containers["app"][0]).await.ok(),
         Err(_) => None,
     };
     trial.finish(&engine).await;
@@ -379,7 +386,7 @@ async fn block_devices_annotations_and_addresses_are_taken_and_a_missing_gpu_is_
     });
     let trial = Trial::new(&engine, "1");
     let launched = try_launch(&trial, &stack, &facts).await.unwrap();
-    let app = &launched.containers["app"];
+    let app = &launched.containers["app"][0];
     let seen = engine.inspect(app).await.unwrap();
     assert_eq!(seen.state, RunState::Running);
     let addresses = said(&engine, app, "busybox ip addr").await;

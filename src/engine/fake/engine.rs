@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 use tokio::time::Instant;
 
 use super::script::{Behaviour, FakeCall, FakeExit, FakeFault};
-use super::state::{Container, State, Thing, conflict};
+use super::state::{Container, State, Thing, behaviour_of, conflict};
 use crate::engine::{
     ContainerId, EngineError, EngineErrorKind, HostFacts, ImageFacts, Labels, Leftover,
     LeftoverKind, Limits,
@@ -69,7 +69,7 @@ impl FakeEngine {
         self.lock().pullable.push(image.to_owned());
     }
 
-    /// Says how the containers of a service behave; may be changed while they run.
+    /// Says how the containers of a service behave, or one of several (`app#2`); may be changed while they run.
     pub fn behave(&self, service: &str, behaviour: Behaviour) {
         self.lock().behaviours.insert(service.to_owned(), behaviour);
     }
@@ -94,7 +94,7 @@ impl FakeEngine {
         self.lock().faults.clear();
     }
 
-    /// Ends the running containers of a service, as `docker kill` would.
+    /// Ends the running containers of a service, or one of several (`app#2`), as `docker kill` would.
     pub fn end(&self, service: &str, exit: FakeExit) {
         let now = Instant::now();
         for container in self.lock().containers_of(service) {
@@ -153,7 +153,7 @@ impl FakeEngine {
 
     /// Every call so far, as `start app`.
     ///
-    /// Containers are named by their service, networks and volumes by their engine name.
+    /// Containers are named by their service (`app`, or `app#2` of several), networks and volumes by their engine name.
     pub fn calls(&self) -> Vec<String> {
         self.lock().calls.clone()
     }
@@ -245,7 +245,7 @@ impl FakeEngine {
         let state = self.lock();
         let thing = state.things.iter().find(|thing| thing.found.id == id.0);
         let container = thing.and_then(|thing| thing.container.as_ref());
-        container.map_or_else(|| id.0.clone(), |container| container.service_name.clone())
+        container.map_or_else(|| id.0.clone(), |container| container.name.clone())
     }
 
     pub(super) fn with_container<T>(
@@ -270,8 +270,7 @@ impl FakeEngine {
                 "no such container",
             ));
         };
-        let behaviour = behaviours
-            .get(&container.service_name)
+        let behaviour = behaviour_of(behaviours, &container.name)
             .cloned()
             .unwrap_or_default();
         container.pass_time(&behaviour);

@@ -1,16 +1,22 @@
 //! Asking the target until it answers as it should.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use super::LaunchError;
 use super::follow::Watch;
-use crate::engine::{ContainerId, Engine, LaunchTarget, ReadyProbe, RunState, TargetPath};
+use super::request::{Launch, uses_host_network};
+use crate::engine::{
+    Engine, LaunchTarget, ProbeFailure, ReadyProbe, Replica, RunState, TargetPath,
+};
 
 /// First and longest pause between two looks. Short at first: most services are
 /// ready in well under a second, and the time to ready is itself a result.
 pub(super) const PAUSE: (Duration, Duration) =
     (Duration::from_millis(50), Duration::from_millis(500));
+
+/// A port of this host refuses or answers at once; only a busy listener takes longer.
+const PORT_LIMIT: Duration = Duration::from_secs(1);
 
 /// Longest wait for one answer; a service under a small CPU quota needs seconds for its first.
 const TRY_LIMIT: Duration = Duration::from_secs(5);
@@ -20,7 +26,36 @@ pub(super) fn longer(pause: Duration) -> Duration {
     (pause * 3 / 2).min(PAUSE.1)
 }
 
-/// Finds the target's address, once its container was started. `id` is the
+/// A port of the host that already answers would be measured in the target's place.
+pub(super) async fn refuse_taken_port<E: Engine>(
+    engine: &E,
+    launch: &Launch<'_>,
+) -> Result<(), LaunchError> {
+    let Some(target) = launch.target else {
+        return Ok(());
+    };
+    if !uses_host_network(launch.stack, &target.service) {
+        return Ok(());
+    }
+    let probe = launch.ready.cloned().unwrap_or_else(|| ReadyProbe {
+        path: "/".to_owned(),
+        status: 200,
+        host: "localhost".to_owned(),
+    });
+    let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), target.port);
+    match engine.probe(address, &probe, PORT_LIMIT).await {
+        Err(ProbeFailure::Refused | ProbeFailure::Unreachable(_)) => Ok(()),
+        Ok(_) | Err(_) => Err(LaunchError::Unusable {
+            service: target.service.clone(),
+            problem: format!(
+                "it uses the host's network, and something else already listens on port {}",
+                target.port
+            ),
+        }),
+    }
+}
+
+/// Finds the target's address, once its container was started. `replica` is the
 /// container whose network it uses, which is its own in most stacks.
 ///
 /// Never comes back for a container that has ended already: it has no address,
@@ -28,12 +63,12 @@ pub(super) fn longer(pause: Duration) -> Duration {
 pub(super) async fn locate<E: Engine>(
     watch: &Watch<'_, E>,
     target: &LaunchTarget,
-    id: &ContainerId,
+    replica: Replica<'_>,
     path: TargetPath,
 ) -> Result<SocketAddr, LaunchError> {
     let seen = watch
         .engine()
-        .inspect(id)
+        .inspect(replica.id)
         .await
         .map_err(|source| LaunchError::Engine { source })?;
     if seen.state == RunState::Exited {
@@ -46,7 +81,7 @@ pub(super) async fn locate<E: Engine>(
         TargetPath::Published => seen.published,
     };
     address.ok_or_else(|| LaunchError::Unusable {
-        service: target.service.clone(),
+        service: replica.name(),
         problem: match path {
             TargetPath::Direct => "its container has no address on the stack's networks".to_owned(),
             TargetPath::Published => format!("the engine did not publish its port {}", target.port),

@@ -1,29 +1,33 @@
 //! Creating everything, and the launch from its beginning to its proof.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
 use indexmap::IndexMap;
 use tokio::time::Instant;
 
-use super::error::{LaunchError, TAIL_LINES, exit_words};
+use super::error::LaunchError;
 use super::follow::Watch;
+use super::ready::refuse_taken_port;
 use super::request::{
     Launch, Launched, TargetPath, check, creation_steps, has_healthcheck, may_complete,
-    network_owner, target_path, uses_host_network,
+    n_containers, network_owner, target_path,
 };
+use crate::engine::replica::replica_name;
 use crate::engine::{
-    ContainerId, ContainerRequest, Engine, ImageFacts, Lease, ProbeFailure, Proof, ReadyProbe,
-    RunState, TrialTag, check_limits,
+    ContainerId, ContainerRequest, Engine, ImageFacts, Lease, Proof, TrialTag, check_limits,
 };
-use crate::stack::{Condition, Service};
+use crate::stack::{Condition, Stack};
 
-/// By how much the launch's own deadline comes first.
-const HOOK_MARGIN: Duration = Duration::from_secs(1);
-
-/// A port of this host refuses or answers at once; only a busy listener takes longer.
-const PORT_LIMIT: Duration = Duration::from_secs(1);
+/// A stack of which everything is created and nothing runs.
+#[derive(Debug)]
+pub struct Prepared {
+    images: IndexMap<String, ImageFacts>,
+    networks: IndexMap<String, String>,
+    containers: IndexMap<String, Vec<ContainerId>>,
+    path: Option<TargetPath>,
+    created_after: Duration,
+}
 
 /// Launches a stack and waits until it is ready and its limits are proved.
 ///
@@ -35,43 +39,80 @@ pub async fn launch<E: Engine>(
     lease: &Lease<E>,
     launch: &Launch<'_>,
 ) -> Result<Launched, LaunchError> {
+    let prepared = prepare(lease, launch).await?;
+    start(lease, launch, prepared).await
+}
+
+/// Creates the networks, volumes and containers of a stack, and starts none of them.
+///
+/// **Errors** and **Cancel**: as [`launch`].
+pub async fn prepare<E: Engine>(
+    lease: &Lease<E>,
+    launch: &Launch<'_>,
+) -> Result<Prepared, LaunchError> {
     let begun = Instant::now();
     let engine = &**lease.engine();
     check(launch)?;
     let path = target_path(launch)?;
-    refuse_taken_port(engine, launch).await?;
     let images = find_images(engine, launch).await?;
     check_healthchecks(launch, &images)?;
-
     lease.set_creating(true);
     let created = create_all(engine, lease.tag(), launch, path).await;
     lease.set_creating(false);
     let (networks, containers) = created?;
-    let created_after = begun.elapsed();
+    Ok(Prepared {
+        images,
+        networks,
+        containers,
+        path,
+        created_after: begun.elapsed(),
+    })
+}
 
+/// Starts what was prepared and waits until it is ready and its limits are proved.
+///
+/// `launch` is the one it was prepared for.
+///
+/// **Errors** and **Cancel**: as [`launch`].
+pub async fn start<E: Engine>(
+    lease: &Lease<E>,
+    launch: &Launch<'_>,
+    prepared: Prepared,
+) -> Result<Launched, LaunchError> {
+    let begun = Instant::now();
+    let engine = &**lease.engine();
+    let Prepared {
+        images,
+        networks,
+        containers,
+        path,
+        created_after,
+    } = prepared;
+    // Not earlier: a stack may be prepared while another one still runs.
+    refuse_taken_port(engine, launch).await?;
     let watch = Watch::new(engine, launch, &images, &containers, &networks);
-    let (target, completed) = tokio::select! {
+    let (targets, completed) = tokio::select! {
         biased;
         Err(error) = watch.run_all() => return Err(error),
         ready = watch.until_ready(path) => ready?,
         () = tokio::time::sleep(launch.deadline) => return Err(LaunchError::NotReady {
             last_seen: watch.last_seen(),
             limit: launch.deadline,
-            elapsed: begun.elapsed().saturating_sub(created_after),
+            elapsed: begun.elapsed(),
         }),
     };
-    let ready_after = begun.elapsed();
+    drop(watch);
     let mut launched = Launched {
         containers,
         subject: launch.subject.to_owned(),
         completed,
         may_complete: may_complete(launch),
-        target,
+        targets,
         target_path: path,
         proof: Proof::Inspect,
         images,
         created_after,
-        ready_after,
+        ready_after: created_after + begun.elapsed(),
     };
     launched.proof = check_limits(engine, &launched, launch.stack).await?;
     Ok(launched)
@@ -122,8 +163,8 @@ fn check_healthchecks(
     Ok(())
 }
 
-/// Engine network names by Compose name, and containers by service.
-type Created = (IndexMap<String, String>, IndexMap<String, ContainerId>);
+/// Engine network names by Compose name, and the containers of every service.
+type Created = (IndexMap<String, String>, IndexMap<String, Vec<ContainerId>>);
 
 /// Creates everything. All calls are awaited even when one fails: a call that is
 /// dropped half-way may still create, after the clean-up has looked.
@@ -177,106 +218,54 @@ async fn create_all<E: Engine>(
         .chain(volumes_made)
         .collect::<Result<(), _>>()?;
 
-    // Whatever shares something with another container needs that one's identifier.
-    let mut containers: IndexMap<String, ContainerId> = IndexMap::new();
     let publisher = launch
         .target
         .filter(|_| path == Some(TargetPath::Published));
+    // Whatever shares something with another container needs that one's identifier.
+    let mut containers: IndexMap<String, Vec<ContainerId>> = IndexMap::new();
     for step in creation_steps(stack) {
-        let make_containers = join_all(step.iter().map(|name| {
+        let each_container = step.iter().flat_map(|name| {
+            let of = n_containers(&stack.services[*name]);
+            (0..of).map(move |index| (*name, index, of))
+        });
+        let make_containers = join_all(each_container.map(|(name, index, of)| {
             let (networks, volumes, containers) = (&networks, &volumes, &containers);
             async move {
                 let request = ContainerRequest {
-                    name: tag.name(name),
-                    service: &stack.services[*name],
+                    name: container_name(tag, stack, name, index, of),
+                    service: &stack.services[name],
                     networks,
                     volumes,
                     containers,
-                    labels: &tag.service_labels(name),
+                    labels: &tag.replica_labels(name, index, of),
                     publish_port: publisher
-                        .filter(|target| network_owner(stack, &target.service) == *name)
+                        .filter(|target| network_owner(stack, &target.service) == name)
                         .map(|target| target.port),
                 };
                 let id = engine.create_container(request).await;
-                let id = id.map_err(failed(format!("service `{name}`")))?;
-                Ok(((*name).to_owned(), id))
+                let what = format!("service `{}`", replica_name(name, index, of));
+                Ok::<_, LaunchError>((name, id.map_err(failed(what))?))
             }
         }));
-        let made = make_containers.await.into_iter();
-        let made: Vec<_> = made.collect::<Result<_, LaunchError>>()?;
-        containers.extend(made);
+        for made in make_containers.await {
+            let (name, id) = made?;
+            containers.entry(name.to_owned()).or_default().push(id);
+        }
     }
     // In the order of the stack, whatever the order of their creation was.
     containers.sort_by_key(|name, _| stack.services.get_index_of(name));
     Ok((networks, containers))
 }
 
-/// A port of the host that already answers would be measured in the target's place.
-async fn refuse_taken_port<E: Engine>(engine: &E, launch: &Launch<'_>) -> Result<(), LaunchError> {
-    let Some(target) = launch.target else {
-        return Ok(());
-    };
-    if !uses_host_network(launch.stack, &target.service) {
-        return Ok(());
+/// Engine-wide name of a container, as Compose numbers them; a service that happens to
+/// be called so keeps its name.
+fn container_name(tag: &TrialTag, stack: &Stack, service: &str, index: usize, of: usize) -> String {
+    if of == 1 {
+        return tag.name(service);
     }
-    let probe = launch.ready.cloned().unwrap_or_else(|| ReadyProbe {
-        path: "/".to_owned(),
-        status: 200,
-        host: "localhost".to_owned(),
-    });
-    let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), target.port);
-    match engine.probe(address, &probe, PORT_LIMIT).await {
-        Err(ProbeFailure::Refused | ProbeFailure::Unreachable(_)) => Ok(()),
-        Ok(_) | Err(_) => Err(LaunchError::Unusable {
-            service: target.service.clone(),
-            problem: format!(
-                "it uses the host's network, and something else already listens on port {}",
-                target.port
-            ),
-        }),
+    let mut part = format!("{service}-{}", index + 1);
+    while stack.services.contains_key(&part) {
+        part.push('_');
     }
-}
-
-/// Starts a service's container and runs what belongs to its start, in order.
-///
-/// **Errors**: a container that does not start, and a command that fails, with its output.
-pub(super) async fn start_service<E: Engine>(
-    engine: &E,
-    launch: &Launch<'_>,
-    (name, service): (&str, &Service),
-    id: &ContainerId,
-    note: impl Fn(String),
-) -> Result<(), LaunchError> {
-    let started = engine.start_container(id).await;
-    started.map_err(|source| LaunchError::StartFailed {
-        service: name.to_owned(),
-        source,
-    })?;
-    for hook in &service.post_start {
-        let command = hook.command.join(" ");
-        note(format!("runs `{command}` of its `post_start`"));
-        // Longer than the launch may take: whose deadline it is says what was waited for.
-        let limit = launch.deadline + HOOK_MARGIN;
-        let ran = engine.run_hook(id, hook, limit).await;
-        let (problem, output) = match ran {
-            Ok((0, _)) => continue,
-            Ok((code, output)) => (exit_words(Some(code), false), output),
-            Err(source) => match engine.inspect(id).await {
-                // The end of the container is the cause, whatever the engine says of the command.
-                Ok(seen) if seen.state == RunState::Exited => {
-                    let words = exit_words(seen.exit_code, seen.oom_killed);
-                    let log = engine.logs(id, Some(TAIL_LINES)).await.unwrap_or_default();
-                    (format!("could not run: the service {words}"), log)
-                }
-                _ => return Err(LaunchError::Engine { source }),
-            },
-        };
-        return Err(LaunchError::HookFailed {
-            service: name.to_owned(),
-            command,
-            problem,
-            output,
-        });
-    }
-    Ok(())
+    tag.name(&part)
 }

@@ -23,7 +23,12 @@ const WINDOW: Duration = Duration::from_millis(300);
 
 /// Answers every request with 200 and an empty body.
 pub(super) async fn server() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    server_at("127.0.0.1:0".parse().unwrap()).await
+}
+
+/// The same at an address of one's own.
+pub(super) async fn server_at(address: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind(address).await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
@@ -195,6 +200,14 @@ impl Bench {
             rows: read_trials(&folder.trials_csv()).unwrap().rows,
             summary,
             events,
+        }
+    }
+
+    /// The port of the target.
+    pub(super) fn port(&self) -> u16 {
+        match &self.plan.target {
+            TargetSpec::Service { port, .. } => *port,
+            TargetSpec::Remote { address, .. } => address.port(),
         }
     }
 

@@ -95,7 +95,7 @@ async fn a_target_in_the_network_of_another_is_reached_there() {
     );
     let stack = with_modes(&[("app", &in_network_of("cache"))]);
     let (launched, _lease) = launch_with(&engine, &stack).await;
-    assert_eq!(launched.unwrap().target.unwrap().ip(), address);
+    assert_eq!(launched.unwrap().targets[0].ip(), address);
 
     // Where addresses are out of reach, the port is published where the network is.
     let engine = self::engine();
@@ -106,7 +106,7 @@ async fn a_target_in_the_network_of_another_is_reached_there() {
     let (launched, _lease) = launch_with(&engine, &stack).await;
     let launched = launched.unwrap();
     assert_eq!(launched.target_path, Some(TargetPath::Published));
-    assert_eq!(launched.target.unwrap().to_string(), "127.0.0.1:8080");
+    assert_eq!(launched.targets[0].to_string(), "127.0.0.1:8080");
 }
 
 #[tokio::test(start_paused = true)]
@@ -115,7 +115,7 @@ async fn a_target_on_the_hosts_network_is_the_host_itself() {
     let stack = with_modes(&[("app", &host)]);
     let (launched, _lease) = launch_with(&engine, &stack).await;
     let launched = launched.unwrap();
-    assert_eq!(launched.target.unwrap().to_string(), "127.0.0.1:8080");
+    assert_eq!(launched.targets[0].to_string(), "127.0.0.1:8080");
     assert_eq!(launched.target_path, Some(TargetPath::Direct));
 
     let engine = self::engine();
@@ -132,12 +132,12 @@ async fn a_target_on_the_hosts_network_is_the_host_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_port_of_the_host_that_is_taken_is_found_before_anything_is_made() {
+async fn a_port_of_the_host_that_is_taken_is_found_before_anything_is_started() {
     let engine = engine();
     let stack = with_modes(&[("app", &host)]);
     let (first, _lease) = launch_with(&engine, &stack).await;
     first.unwrap();
-    let before = engine.changes();
+    let before = changes(&engine, "start ");
     let (second, _other) = launch_with(&engine, &stack).await;
     let error = second.unwrap_err();
     assert_eq!(error.reason(), "unusable_stack");
@@ -147,7 +147,7 @@ async fn a_port_of_the_host_that_is_taken_is_found_before_anything_is_made() {
             .contains("something else already listens on port 8080"),
         "{error}"
     );
-    assert_eq!(engine.changes(), before);
+    assert_eq!(changes(&engine, "start "), before);
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,14 +159,7 @@ async fn a_target_on_the_engines_own_bridge_is_reached_there() {
     })]);
     let (launched, _lease) = launch_with(&engine, &stack).await;
     let launched = launched.unwrap();
-    assert!(
-        launched
-            .target
-            .unwrap()
-            .ip()
-            .to_string()
-            .starts_with("10.77.")
-    );
+    assert!(launched.targets[0].ip().to_string().starts_with("10.77."));
     assert!(launched.ready_after < Duration::from_secs(7));
 }
 
