@@ -1,11 +1,12 @@
 //! Stacks whose services share networks, process ids, communication or volumes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::support::*;
 use crate::engine::fake::{Behaviour, FakeEngine};
 use crate::engine::launch::request::creation_steps;
-use crate::engine::{HostFacts, TargetPath};
+use crate::engine::{Engine, HostFacts, Launch, LaunchTarget, Lease, TargetPath, TrialTag, launch};
 use crate::stack::{Network, Service, Stack, VolumesFrom};
 
 fn changes(engine: &FakeEngine, start: &str) -> Vec<String> {
@@ -135,11 +136,29 @@ async fn a_target_on_the_hosts_network_is_the_host_itself() {
 async fn a_port_of_the_host_that_is_taken_is_found_before_anything_is_started() {
     let engine = engine();
     let stack = with_modes(&[("app", &host)]);
-    let (first, _lease) = launch_with(&engine, &stack).await;
+    let (first, lease) = launch_with(&engine, &stack).await;
     first.unwrap();
     let before = changes(&engine, "start ");
-    let (second, _other) = launch_with(&engine, &stack).await;
-    let error = second.unwrap_err();
+    // Another trial of the same stack, while the first one runs.
+    let tag = TrialTag {
+        trial: "8".to_owned(),
+        ..lease.tag().clone()
+    };
+    let other = Lease::take(Arc::clone(&engine), tag);
+    let facts = engine.describe().await.unwrap();
+    let target = LaunchTarget {
+        service: "app".to_owned(),
+        port: 8080,
+    };
+    let request = Launch {
+        stack: &stack,
+        subject: "app",
+        target: Some(&target),
+        ready: Some(&probe()),
+        deadline: DEADLINE,
+        facts: &facts,
+    };
+    let error = launch(&other, &request).await.unwrap_err();
     assert_eq!(error.reason(), "unusable_stack");
     assert!(
         error
