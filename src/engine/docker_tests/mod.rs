@@ -6,4 +6,5 @@
 
 mod failure;
 mod life;
+mod replicas;
 mod support;
