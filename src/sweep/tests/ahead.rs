@@ -141,7 +141,7 @@ async fn dead_time_is_what_passed_without_load_counted_once() {
     };
     // What took 0.3 s in the first's tear-down and 0.3 s in the second's launch went on
     // side by side: 0.3 s of the sweep, and 0.3 s of the two trials' dead times.
-    let between = (loads[1].0 - loads[0].1).as_secs_f64();
+    let between = loads[1].0.as_secs_f64() - loads[0].1.as_secs_f64();
     assert!(of(1) >= 0.3, "{}", of(1));
     assert!(
         of(1) + of(2) < between + 0.29,
