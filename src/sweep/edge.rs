@@ -16,7 +16,7 @@ pub(super) struct Edge {
     pub(super) host: Option<HostCpu>,
 }
 
-impl<E: Engine> Trial<'_, E> {
+impl<E: Engine> Trial<'_, '_, E> {
     /// Reads limits and counters; a limit that is not as planned ends the trial.
     pub(super) async fn read_edge(&self, launched: &Launched) -> Result<Edge, Reason> {
         let engine = &**self.shared.engine;

@@ -7,4 +7,5 @@
 mod failure;
 mod life;
 mod rare;
+mod replicas;
 mod support;

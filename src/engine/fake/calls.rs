@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use futures_util::stream::{self, BoxStream, StreamExt};
 use tokio::time::Instant;
 
 use super::FakeEngine;
@@ -279,6 +280,29 @@ impl Engine for FakeEngine {
         })
         .ok()
         .flatten()
+    }
+
+    fn news<'a>(&'a self, _labels: &[String]) -> BoxStream<'a, ContainerId> {
+        if !self.lock().tells_news {
+            return stream::pending().boxed();
+        }
+        stream::unfold(self.tidings(), async |mut before| {
+            loop {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                let now = self.tidings();
+                let changed = now.iter().find(|told| !before.contains(told));
+                match changed.map(|(id, ..)| ContainerId(id.clone())) {
+                    // One at a time: what else changed is told by the next round.
+                    Some(id) => {
+                        before.retain(|(known, ..)| *known != id.0);
+                        before.extend(now.into_iter().filter(|(known, ..)| *known == id.0));
+                        return Some((id, before));
+                    }
+                    None => before = now,
+                }
+            }
+        })
+        .boxed()
     }
 
     async fn wait_for_exit(&self, id: &ContainerId) -> Result<(), EngineError> {

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use super::script::{Behaviour, FakeCall, FakeExit, FakeFault};
 use super::state::{Container, State, Thing, behaviour_of, conflict};
 use crate::engine::{
-    ContainerId, EngineError, EngineErrorKind, HostFacts, ImageFacts, Labels, Leftover,
-    LeftoverKind, Limits,
+    ContainerId, EngineError, EngineErrorKind, Health, HostFacts, ImageFacts, Labels, Leftover,
+    LeftoverKind, Limits, RunState,
 };
 
 /// A scripted engine. Cheap to make, one per test.
@@ -48,6 +48,7 @@ impl FakeEngine {
                 counts: HashMap::new(),
                 things: Vec::new(),
                 n_created: 0,
+                tells_news: false,
             }),
         };
         engine.add_image("app:1", false);
@@ -77,6 +78,30 @@ impl FakeEngine {
     /// Says what the host is.
     pub fn set_facts(&self, facts: HostFacts) {
         self.lock().facts = facts;
+    }
+
+    /// Lets the engine tell when a container's health changes or it ends.
+    pub fn tell_news(&self) {
+        self.lock().tells_news = true;
+    }
+
+    /// What is to be told of each container, where anything is.
+    pub(super) fn tidings(&self) -> Vec<(String, RunState, Health)> {
+        let mut state = self.lock();
+        let State {
+            things, behaviours, ..
+        } = &mut *state;
+        let containers = things
+            .iter_mut()
+            .filter_map(|thing| Some((&thing.found.id, thing.container.as_mut()?)));
+        containers
+            .map(|(id, container)| {
+                let behaviour = behaviour_of(behaviours, &container.name);
+                let behaviour = behaviour.cloned().unwrap_or_default();
+                container.pass_time(&behaviour);
+                (id.clone(), container.state(), container.health(&behaviour))
+            })
+            .collect()
     }
 
     /// Lets the n-th call of an operation, from 1, go wrong.

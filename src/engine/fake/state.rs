@@ -25,6 +25,7 @@ pub(super) struct State {
     pub(super) counts: HashMap<FakeCall, usize>,
     pub(super) things: Vec<Thing>,
     pub(super) n_created: u32,
+    pub(super) tells_news: bool,
 }
 
 /// Something that exists, or will from a moment on.

@@ -1,7 +1,8 @@
 //! Following every service of a launch until all of them are ready.
 //!
 //! Every service has a future of its own that waits for its dependencies, starts
-//! the container and then looks at it until the launch is over. So independent
+//! the container and then looks at it until the launch is over: from time to time, and
+//! whenever the engine tells that its health changed or that it ended. So independent
 //! services start side by side, and a container that ends is reported at once,
 //! whoever is being waited for at that moment.
 
@@ -12,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use indexmap::{IndexMap, IndexSet};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::error::{LaunchError, TAIL_LINES, exit_words};
 use super::hooks::start_container;
@@ -65,6 +66,8 @@ pub(super) struct Watch<'a, E> {
     containers: &'a IndexMap<String, Vec<ContainerId>>,
     networks: &'a IndexMap<String, String>,
     stages: watch::Sender<Stages<'a>>,
+    /// Wakes the one who looks at a container of which something is new.
+    news: IndexMap<&'a ContainerId, Notify>,
     /// The last thing seen of everything that is still waited for.
     seen: Mutex<IndexMap<String, String>>,
 }
@@ -88,6 +91,11 @@ impl<'a, E: Engine> Watch<'a, E> {
             containers,
             networks,
             stages: watch::Sender::new(stages),
+            news: containers
+                .values()
+                .flatten()
+                .map(|id| (id, Notify::new()))
+                .collect(),
             seen: Mutex::default(),
         }
     }
@@ -136,6 +144,17 @@ impl<'a, E: Engine> Watch<'a, E> {
         parts.join("; ")
     }
 
+    /// Passes on what the engine tells of the trial's containers; never comes back.
+    pub(super) async fn hear(&self, labels: &[String]) -> Infallible {
+        let mut news = self.engine.news(labels);
+        while let Some(id) = news.next().await {
+            if let Some(news) = self.news.get(&id) {
+                news.notify_one();
+            }
+        }
+        std::future::pending().await
+    }
+
     /// Starts and follows all services; comes back only when one of them fails.
     pub(super) async fn run_all(&self) -> Result<Infallible, LaunchError> {
         let services = &self.launch.stack.services;
@@ -170,7 +189,8 @@ impl<'a, E: Engine> Watch<'a, E> {
                 return std::future::pending().await;
             }
             self.judge_health(replica, &seen)?;
-            tokio::time::sleep(pause).await;
+            let news = &self.news[replica.id];
+            let _ = tokio::time::timeout(pause, news.notified()).await;
             pause = longer(pause);
         }
     }

@@ -10,13 +10,17 @@ use crate::engine::{
     Engine, LaunchTarget, ProbeFailure, ReadyProbe, Replica, RunState, TargetPath,
 };
 
-/// First and longest pause between two looks. Short at first: most services are
-/// ready in well under a second, and the time to ready is itself a result.
+/// First and longest pause between two looks of which the engine told nothing. Short at
+/// first: most services are ready in well under a second.
 pub(super) const PAUSE: (Duration, Duration) =
     (Duration::from_millis(50), Duration::from_millis(500));
 
 /// A port of this host refuses or answers at once; only a busy listener takes longer.
 const PORT_LIMIT: Duration = Duration::from_secs(1);
+
+/// The same between two readiness requests, of which nobody can tell: what is slept too
+/// long is lost in every trial, and a request costs the service less than a millisecond.
+const ASK_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(200));
 
 /// Longest wait for one answer; a service under a small CPU quota needs seconds for its first.
 const TRY_LIMIT: Duration = Duration::from_secs(5);
@@ -96,7 +100,7 @@ pub(super) async fn until_answered<E: Engine>(
     address: SocketAddr,
     probe: &ReadyProbe,
 ) {
-    let mut pause = PAUSE.0;
+    let mut pause = ASK_PAUSE.0;
     let what = format!("GET {} of `{service}` at {address}", probe.path);
     watch.note(&what, "not yet asked".to_owned());
     loop {
@@ -110,7 +114,7 @@ pub(super) async fn until_answered<E: Engine>(
         };
         watch.note(&what, seen);
         tokio::time::sleep(pause).await;
-        pause = longer(pause);
+        pause = longer(pause).min(ASK_PAUSE.1);
     }
     watch.settle(&what);
 }

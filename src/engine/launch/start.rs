@@ -90,9 +90,11 @@ pub async fn start<E: Engine>(
     } = prepared;
     // Not earlier: a stack may be prepared while another one still runs.
     refuse_taken_port(engine, launch).await?;
+    let heard = lease.tag().filter();
     let watch = Watch::new(engine, launch, &images, &containers, &networks);
     let (targets, completed) = tokio::select! {
         biased;
+        never = watch.hear(&heard) => match never {},
         Err(error) = watch.run_all() => return Err(error),
         ready = watch.until_ready(path) => ready?,
         () = tokio::time::sleep(launch.deadline) => return Err(LaunchError::NotReady {

@@ -163,7 +163,15 @@ impl Bench {
     }
 
     /// The same where the engine may be in no state to be cleaned.
-    pub(super) async fn run_on(&self, mut on_event: impl FnMut(&FakeEngine, &Event)) -> Came {
+    pub(super) async fn run_on(&self, on_event: impl FnMut(&FakeEngine, &Event)) -> Came {
+        self.try_run(on_event).await.unwrap()
+    }
+
+    /// The same where the sweep may end by an error.
+    pub(super) async fn try_run(
+        &self,
+        mut on_event: impl FnMut(&FakeEngine, &Event),
+    ) -> Result<Came, SweepError> {
         let folder = RunsFolder::under(self.folder.path()).create("r").unwrap();
         let columns = TrialColumns {
             axes: vec!["web".to_owned()],
@@ -194,13 +202,12 @@ impl Bench {
             asked,
             &mut emit,
         )
-        .await
-        .unwrap();
-        Came {
+        .await?;
+        Ok(Came {
             rows: read_trials(&folder.trials_csv()).unwrap().rows,
             summary,
             events,
-        }
+        })
     }
 
     /// The port of the target.

@@ -288,3 +288,30 @@ async fn a_service_called_like_a_replica_keeps_its_name() {
         assert!(existing.contains(&lease.tag().name(part)), "{part}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_the_engine_tells_is_looked_at_at_once() {
+    let late = Duration::from_millis(9_260);
+    let mut ready = Vec::new();
+    for tells in [true, false] {
+        let engine = engine();
+        let slow = Behaviour {
+            healthy_after: Some(late),
+            ..Behaviour::default()
+        };
+        engine.behave("db", slow);
+        if tells {
+            engine.tell_news();
+        }
+        let (launched, lease) = launch_with(&engine, &stack()).await;
+        ready.push(launched.unwrap().ready_after);
+        lease.release().await;
+    }
+    // The migration takes two seconds more; the fake tells within 10 ms.
+    let soonest = late + Duration::from_secs(2);
+    assert!(
+        ready[0] >= soonest && ready[0] < soonest + Duration::from_millis(30),
+        "{ready:?}"
+    );
+    assert!(ready[1] > soonest + Duration::from_millis(100), "{ready:?}");
+}

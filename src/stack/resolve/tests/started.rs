@@ -292,6 +292,6 @@ fn a_service_with_0_replicas_is_not_started_nor_waited_for() {
     let problems = Case::new(text).roots(&["app"]).problems();
     assert_eq!(
         problems,
-        ["compose.yaml:3:33: services.app.network_mode: `vpn` has 0 replicas"]
+        ["compose.yaml:2:33: services.app.network_mode: `vpn` has 0 replicas"]
     );
 }
