@@ -14,5 +14,8 @@ mod resources;
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
+#[cfg(feature = "docker-tests")]
+pub(in crate::engine) use connection::LIMIT_DIVISOR;
 pub use engine::DockerEngine;
 pub(super) use requests::rehearse;

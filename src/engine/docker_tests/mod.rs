@@ -5,7 +5,9 @@
 //! a Debian package. Every test removes what it made, also when it fails.
 
 mod failure;
+mod hanging;
 mod life;
+mod proxy;
 mod rare;
 mod replicas;
 mod support;

@@ -97,18 +97,24 @@ pub async fn start<E: Engine>(
         never = watch.hear(&heard) => match never {},
         Err(error) = watch.run_all() => return Err(error),
         ready = watch.until_ready(path) => ready?,
-        () = tokio::time::sleep(launch.deadline) => return Err(LaunchError::NotReady {
-            last_seen: watch.last_seen(),
-            limit: launch.deadline,
-            elapsed: begun.elapsed(),
-        }),
+        () = tokio::time::sleep(launch.deadline) => {
+            let elapsed = begun.elapsed();
+            let last_seen = watch.last_seen();
+            return Err(LaunchError::NotReady {
+                last_seen,
+                log_tails: watch.log_tails().await,
+                limit: launch.deadline,
+                elapsed,
+            });
+        }
     };
-    drop(watch);
+    let warnings = watch.into_warnings();
     let mut launched = Launched {
         containers,
         subject: launch.subject.to_owned(),
         completed,
         may_complete: may_complete(launch),
+        warnings,
         targets,
         target_path: path,
         proof: Proof::Inspect,
