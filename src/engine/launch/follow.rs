@@ -208,6 +208,7 @@ impl<'a, E: Engine> Watch<'a, E> {
         self.note(&name, "being started".to_owned());
         let note = |seen: String| self.note(&name, seen);
         start_container(self.engine, self.launch, service, replica, note).await?;
+        self.note(&name, "started, and not yet looked at".to_owned());
         self.advance(replica, Stage::Started);
         let mut pause = PAUSE.0;
         loop {

@@ -185,12 +185,12 @@ const CASES: [Case; 17] = [
 
 #[tokio::test(start_paused = true)]
 async fn every_kind_of_not_ready_has_its_code_its_words_and_an_end() {
-    for Case {
-        script,
-        later,
-        said: (reason, words),
-    } in CASES
-    {
+    for (index, case) in CASES.into_iter().enumerate() {
+        let Case {
+            script,
+            later,
+            said: (reason, words),
+        } = case;
         let engine = engine();
         let mut stack = stack();
         script(&engine, &mut stack);
@@ -208,11 +208,9 @@ async fn every_kind_of_not_ready_has_its_code_its_words_and_an_end() {
         assert_eq!(error.reason(), reason, "{text}");
         assert!(text.contains(words), "`{words}` is not in: {text}");
         assert!(begun.elapsed() < DEADLINE + 10 * SECOND, "{text}");
-        let hangs = engine.calls().iter().any(|call| call.starts_with("logs"));
-        assert!(
-            !text.contains("wrote nothing"),
-            "nobody wrote nothing here (logs asked for: {hangs}): {text}"
-        );
+        // Those whose log was asked for in vain are the last two.
+        let is_log_lost = index + 2 >= CASES.len();
+        assert!(!is_log_lost || !text.contains("wrote"), "{text}");
     }
 }
 
