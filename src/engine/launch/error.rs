@@ -50,7 +50,7 @@ pub enum LaunchError {
     /// A command that belongs to a service's start failed in it.
     #[error(
         "run `post_start` of service `{service}`: `{command}` {problem}{}",
-        shown(output)
+        shown(Some(output))
     )]
     HookFailed {
         /// The service.
