@@ -8,6 +8,7 @@
 mod clean;
 mod environment;
 mod error;
+mod images;
 mod init;
 mod inputs;
 mod interrupt;

@@ -4,7 +4,8 @@
 //! container, network or volume is created, or named here, before anything is.
 //! Pure. Read `docker/requests.rs` next, which passes the rest on.
 
-use crate::stack::{MountSource, Service, Stack, is_image_reference};
+use super::images::build::refused_key;
+use crate::stack::{Build, MountSource, PullPolicy, Service, Stack, is_image_reference};
 
 /// Keys that are understood and cannot be launched yet.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -38,15 +39,17 @@ pub fn check_stack(stack: &Stack) -> Result<(), Unsupported> {
 }
 
 fn check_service(service: &Service, refuse: &mut dyn FnMut(&str, &str)) {
-    if service
+    // A build that may not be needed is looked at when it is.
+    let is_built =
+        |build: &&Build| build.names_no_image || service.pull_policy == Some(PullPolicy::Build);
+    if let Some(what) = service
         .build
         .as_ref()
-        .is_some_and(|build| build.names_no_image)
+        .filter(is_built)
+        .and_then(refused_key)
     {
-        refuse(
-            "build",
-            "building an image (build it first, and name it with `image:` here or in an override)",
-        );
+        let (key, what) = what.split_once(": ").unwrap_or(("", &what));
+        refuse(&format!("build.{key}"), what);
     }
     if let Some(count) = service.replicas.filter(|count| *count != 1) {
         refuse("replicas", &format!("{count} replicas (allowed: 1)"));
@@ -77,7 +80,7 @@ fn check_service(service: &Service, refuse: &mut dyn FnMut(&str, &str)) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stack::{Build, Mount};
+    use crate::stack::Mount;
 
     fn refused(change: impl FnOnce(&mut Service)) -> Vec<String> {
         let mut service = Service {
@@ -108,6 +111,7 @@ mod tests {
             service.image = "app:|1|".to_owned();
             service.build = Some(Build {
                 names_no_image: true,
+                context: "git@host:r.git".to_owned(),
                 ..Build::default()
             });
             service.replicas = Some(8);
@@ -124,7 +128,7 @@ mod tests {
             keys,
             [
                 "services.app.image",
-                "services.app.build",
+                "services.app.build.context",
                 "services.app.replicas",
                 "services.app.network_mode",
                 "services.app.ipc",
@@ -136,7 +140,10 @@ mod tests {
     #[test]
     fn what_can_be_launched_is_not_refused() {
         let lines = refused(|service| {
-            service.build = Some(Build::default());
+            service.build = Some(Build {
+                names_no_image: true,
+                ..Build::default()
+            });
             service.replicas = Some(1);
             service.network_mode = Some("none".to_owned());
             service.ipc = Some("host".to_owned());

@@ -20,14 +20,17 @@ pub const LABEL_OWNER: &str = "nightsweep.owner";
 pub const LABEL_SERVICE: &str = "nightsweep.service";
 /// Label of golden volumes, which outlive runs and are never removed with them.
 pub const LABEL_GOLDEN: &str = "nightsweep.golden";
+/// Label of images that were built here, with their content key; they outlive runs.
+pub const LABEL_BUILD: &str = "nightsweep.build";
 /// All of them: nobody else's may count.
-pub(super) const OUR_LABELS: [&str; 6] = [
+pub(super) const OUR_LABELS: [&str; 7] = [
     LABEL_RUN,
     LABEL_TRIAL,
     LABEL_CELL,
     LABEL_OWNER,
     LABEL_SERVICE,
     LABEL_GOLDEN,
+    LABEL_BUILD,
 ];
 
 /// Which trial something belongs to.

@@ -12,6 +12,7 @@
 mod best;
 mod console;
 mod exchange;
+mod images;
 mod json;
 mod plain;
 mod plan;
@@ -22,6 +23,7 @@ mod table;
 pub use best::best_tables;
 pub use console::ConsoleReporter;
 pub use exchange::{exchange_text, exchanges_json};
+pub use images::ImageLines;
 pub use json::JsonReporter;
 pub use plain::PlainReporter;
 pub use plan::plan_text;

@@ -47,7 +47,7 @@ pub use explain::{Origins, ValueOrigin};
 pub use files::ComposeFiles;
 pub use model::{
     AddressRange, Attachment, Build, Condition, Dependency, Device, Healthcheck, Mount,
-    MountSource, Network, Service, Stack, Volume,
+    MountSource, Network, PullPolicy, Service, Stack, Volume,
 };
 pub use resolve::{Resolution, ResolveRequest};
 pub use sketch::{ServiceSketch, sketch};

@@ -8,17 +8,17 @@ use bollard::container::LogOutput;
 use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
 use bollard::models::SystemInfoCgroupVersionEnum;
 use bollard::query_parameters::{
-    CreateContainerOptions, CreateImageOptions, InspectContainerOptions, LogsOptions,
-    RemoveContainerOptions, RemoveVolumeOptions, StartContainerOptions, StopContainerOptions,
-    WaitContainerOptions,
+    CreateContainerOptions, InspectContainerOptions, LogsOptions, RemoveContainerOptions,
+    RemoveVolumeOptions, StartContainerOptions, StopContainerOptions, WaitContainerOptions,
 };
 use futures_util::{Stream, StreamExt};
 
-use super::connection::{CALL_LIMIT, PULL_LIMIT, Reach, SLOW_CALL_LIMIT, call, failure};
+use super::connection::{CALL_LIMIT, Reach, SLOW_CALL_LIMIT, call, failure};
 use super::{DockerEngine, answers, requests};
 use crate::engine::{
-    ContainerId, ContainerRequest, Counters, Engine, EngineError, EngineErrorKind, HostFacts,
-    ImageFacts, Inspection, KernelLimits, Labels, Leftover, LeftoverKind, RunState,
+    BuildRequest, ContainerId, ContainerRequest, Counters, Engine, EngineError, EngineErrorKind,
+    HostFacts, ImageFacts, Inspection, KernelLimits, Labels, Leftover, LeftoverKind, ProgressSink,
+    PullRequest, RunState,
 };
 use crate::stack::{Network, Volume};
 
@@ -89,36 +89,20 @@ impl Engine for DockerEngine {
         }
     }
 
-    async fn pull_image(&self, image: &str) -> Result<(), EngineError> {
-        let options = CreateImageOptions {
-            from_image: Some(with_tag(image)),
-            ..CreateImageOptions::default()
-        };
-        let pull = async {
-            let mut progress = Box::pin(self.docker.create_image(Some(options), None, None));
-            // A failure may come in the middle of an answer that began well.
-            while let Some(step) = progress.next().await {
-                let step = step?;
-                if let Some(message) = step.error_detail.and_then(|detail| detail.message) {
-                    return Err(bollard::errors::Error::DockerStreamError { error: message });
-                }
-            }
-            Ok(())
-        };
-        call("pull image", image, PULL_LIMIT, pull)
-            .await
-            .map_err(|error| match error.kind {
-                // Whatever the registry said, what it means here is one thing.
-                EngineErrorKind::NotFound | EngineErrorKind::Other | EngineErrorKind::Denied => {
-                    EngineError::new(
-                        "pull image",
-                        image,
-                        EngineErrorKind::ImageMissing,
-                        error.source,
-                    )
-                }
-                _ => error,
-            })
+    async fn pull_image(
+        &self,
+        request: PullRequest<'_>,
+        progress: ProgressSink<'_>,
+    ) -> Result<(), EngineError> {
+        self.pull(request, progress).await
+    }
+
+    async fn build_image(
+        &self,
+        request: BuildRequest<'_>,
+        progress: ProgressSink<'_>,
+    ) -> Result<(), EngineError> {
+        self.build(request, progress).await
     }
 
     async fn create_network(
@@ -340,15 +324,5 @@ impl Engine for DockerEngine {
                 "the engine ended the answer without an exit code",
             )),
         }
-    }
-}
-
-/// An image without a tag means `latest`; without one the API would pull every tag there is.
-fn with_tag(image: &str) -> String {
-    let name = image.rsplit('/').next().unwrap_or(image);
-    if name.contains(':') || name.contains('@') {
-        image.to_owned()
-    } else {
-        format!("{image}:latest")
     }
 }

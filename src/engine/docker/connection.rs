@@ -25,6 +25,9 @@ pub(super) const SLOW_CALL_LIMIT: Duration = Duration::from_mins(2);
 /// Images are large and registries far; nothing else waits this long.
 pub(super) const PULL_LIMIT: Duration = Duration::from_hours(1);
 
+/// A build compiles whole projects; an hour more than a pull.
+pub(super) const BUILD_LIMIT: Duration = Duration::from_hours(2);
+
 /// How the endpoint is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reach {

@@ -2,12 +2,15 @@
 //!
 //! The one home of bollard. `requests.rs` and `answers.rs` translate and are
 //! pure; `connection.rs` reaches the engine and words its failures; `engine.rs`
-//! is what calls share, `calls.rs` makes them. **Invariant**: no type of bollard leaves this folder.
+//! is what calls share, `calls.rs` makes them, `pull.rs` and `build.rs` those that
+//! get images. **Invariant**: no type of bollard leaves this folder.
 
 mod answers;
+mod build;
 mod calls;
 mod connection;
 mod engine;
+mod pull;
 mod requests;
 #[cfg(test)]
 mod tests;

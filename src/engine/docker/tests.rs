@@ -6,7 +6,8 @@ use serde_json::Value;
 use super::{answers, requests};
 use crate::engine::{ContainerRequest, Health, Labels, RunState};
 use crate::stack::{
-    AddressRange, Attachment, Device, Healthcheck, Mount, MountSource, Network, Service, Volume,
+    AddressRange, Attachment, Device, Healthcheck, Mount, MountSource, Network, PullPolicy,
+    Service, Volume,
 };
 use std::time::Duration;
 
@@ -50,6 +51,9 @@ fn mount(target: &str, source: MountSource, read_only: bool) -> Mount {
 fn full_service() -> Service {
     Service {
         image: "postgres:17".to_owned(),
+        image_id: Some("sha256:0123".to_owned()),
+        // Done before anything is launched: it has no place in the request.
+        pull_policy: Some(PullPolicy::Always),
         command: Some(words(&["postgres", "-c", "fsync=off"])),
         entrypoint: Some(words(&["/entry"])),
         environment: map(&[("A", "1"), ("EMPTY", "")]),

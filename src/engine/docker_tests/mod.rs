@@ -5,5 +5,7 @@
 //! a Debian package. Every test removes what it made, also when it fails.
 
 mod failure;
+mod images;
 mod life;
+mod registry;
 mod support;
