@@ -65,8 +65,9 @@ fn tell(lines: &ImageLines, secrets: &Secrets, step: ImageProgress<'_>) {
         } => lines.pulling(&secrets.redact(image), done_bytes, total_bytes),
         ImageProgress::Pulled {
             image,
+            is_new,
             fetched_bytes,
-        } => lines.pulled(&secrets.redact(image), fetched_bytes),
+        } => lines.pulled(&secrets.redact(image), is_new, fetched_bytes),
         ImageProgress::Sending {
             image,
             sent_bytes,

@@ -93,7 +93,7 @@ async fn prepare(
     let mut inputs = Inputs::read(&arguments.matrix, arguments.only.as_deref(), environment)?;
     let mut stacks = inputs.resolve_all()?;
     refuse_unsupported(&stacks)?;
-    let engine = Arc::new(DockerEngine::connect(environment.variable("DOCKER_HOST")).await?);
+    let engine = Arc::new(DockerEngine::find(environment.variables()).await?);
     let facts = engine.describe().await?;
     let owner = Owner::current().map_err(AppError::environment)?;
     let id = run_id(

@@ -36,7 +36,7 @@ pub(super) async fn up(
     inputs.plan.keep_cell(cell);
     let mut stacks = inputs.resolve_all()?;
     refuse_unsupported(&stacks)?;
-    let engine = Arc::new(DockerEngine::connect(environment.variable("DOCKER_HOST")).await?);
+    let engine = Arc::new(DockerEngine::find(environment.variables()).await?);
     let facts = engine.describe().await?;
     let id = format!(
         "{UP_PREFIX}{:04x}{:04x}",
@@ -117,7 +117,7 @@ pub(super) async fn up(
 
 /// Takes down whatever `up` launched and left, running or not.
 pub(super) async fn down(environment: &Environment, printer: Printer) -> Result<Outcome, AppError> {
-    let engine = DockerEngine::connect(environment.variable("DOCKER_HOST")).await?;
+    let engine = DockerEngine::find(environment.variables()).await?;
     let found = engine.list_ours(&[LABEL_RUN.to_owned()]).await?;
     let mut runs: Vec<String> = found
         .iter()

@@ -133,6 +133,10 @@ pub struct Counters {
 pub struct HostFacts {
     /// Where the engine was reached.
     pub endpoint: String,
+    /// Which rule named that place.
+    pub endpoint_reason: String,
+    /// Places that were named or tried and not taken, each with why.
+    pub endpoint_passed_over: Vec<String>,
     /// Engine version.
     pub engine_version: String,
     /// API version agreed on.

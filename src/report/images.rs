@@ -36,8 +36,8 @@ impl ImageLines {
     }
 
     /// It is there.
-    pub fn pulled(&self, image: &str, fetched_bytes: u64) {
-        self.last(&pulled_words(image, fetched_bytes));
+    pub fn pulled(&self, image: &str, is_new: bool, fetched_bytes: u64) {
+        self.last(&pulled_words(image, is_new, fetched_bytes));
     }
 
     /// A build context is on the way. **Units**: bytes.
@@ -101,11 +101,11 @@ fn pulling_words(image: &str, done_bytes: u64, total_bytes: u64) -> String {
     )
 }
 
-fn pulled_words(image: &str, fetched_bytes: u64) -> String {
-    if fetched_bytes == 0 {
-        format!("image {image} is up to date")
-    } else {
-        format!("pulled {image}: {}", format_bytes(fetched_bytes))
+fn pulled_words(image: &str, is_new: bool, fetched_bytes: u64) -> String {
+    match (is_new, fetched_bytes) {
+        (false, _) => format!("image {image} is up to date"),
+        (true, 0) => format!("pulled {image}"),
+        (true, bytes) => format!("pulled {image}: {}", format_bytes(bytes)),
     }
 }
 
@@ -140,6 +140,8 @@ mod tests {
             pulling_words("a:1", 1 << 20, 3 << 20),
             "pulling a:1: 1.0 MiB of 3.0 MiB"
         );
-        assert_eq!(pulled_words("a:1", 0), "image a:1 is up to date");
+        assert_eq!(pulled_words("a:1", false, 0), "image a:1 is up to date");
+        assert_eq!(pulled_words("a:1", true, 0), "pulled a:1");
+        assert_eq!(pulled_words("a:1", true, 1 << 10), "pulled a:1: 1.0 KiB");
     }
 }

@@ -82,7 +82,7 @@ fn build(reader: &mut ServiceReader<'_>, field: &Field<'_>) -> Build {
     let named = merge::build_map(field.node);
     let root = field.with(&named);
     let mut build = Build {
-        place: field.place().to_string(),
+        place: field.key_place().to_string(),
         ..Build::default()
     };
     let mut has_context = false;

@@ -245,8 +245,8 @@ impl BuildLog {
         if line.starts_with("Step ") && line.contains(" : ") {
             line.clone_into(&mut self.step);
             self.tail.clear();
-        // How layers are called says nothing of why a step failed.
-        } else if !line.starts_with(" ---> ") {
+        // How layers and containers are called says nothing of why a step failed.
+        } else if !line.starts_with(" ---> ") && !line.starts_with("Removing intermediate") {
             if self.tail.len() == LOG_TAIL_LINES {
                 self.tail.pop_front();
             }

@@ -43,7 +43,7 @@ async fn collect_output(
 
 impl Engine for DockerEngine {
     async fn describe(&self) -> Result<HostFacts, EngineError> {
-        let endpoint = self.endpoint.as_str();
+        let endpoint = self.endpoint.address.as_str();
         let info = call("describe", endpoint, CALL_LIMIT, self.docker.info());
         let version = call("describe", endpoint, CALL_LIMIT, self.docker.version());
         let (info, version, direct) = tokio::join!(info, version, self.is_direct());
@@ -52,6 +52,8 @@ impl Engine for DockerEngine {
         let is_native = self.reach != Reach::Remote && answers::is_native(&info, our_kernel.trim());
         Ok(HostFacts {
             endpoint: endpoint.to_owned(),
+            endpoint_reason: self.endpoint.reason.clone(),
+            endpoint_passed_over: self.passed_over.clone(),
             engine_version: version.version.unwrap_or_default(),
             api_version: self.docker.client_version().to_string(),
             cpus: info.ncpu.and_then(|n| u32::try_from(n).ok()).unwrap_or(0),

@@ -1,7 +1,7 @@
 //! The Docker Engine behind the [`Engine`](super::Engine) trait.
 //!
 //! The one home of bollard. `requests.rs` and `answers.rs` translate and are
-//! pure; `connection.rs` reaches the engine and words its failures; `engine.rs`
+//! pure; `endpoint.rs` finds where it is, `connection.rs` reaches the engine and words its failures; `engine.rs`
 //! is what calls share, `calls.rs` makes them, `pull.rs` and `build.rs` those that
 //! get images. **Invariant**: no type of bollard leaves this folder.
 
@@ -9,6 +9,7 @@ mod answers;
 mod build;
 mod calls;
 mod connection;
+mod endpoint;
 mod engine;
 mod pull;
 mod requests;

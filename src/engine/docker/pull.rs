@@ -66,6 +66,7 @@ impl DockerEngine {
             })?;
         progress(ImageProgress::Pulled {
             image,
+            is_new: !layers.is_up_to_date,
             fetched_bytes: layers.done_bytes(),
         });
         Ok(())
@@ -77,12 +78,18 @@ impl DockerEngine {
 struct Layers {
     /// Done and total by layer. **Units**: bytes.
     by_id: HashMap<String, (u64, u64)>,
+    /// Whether the engine said that there was nothing to do.
+    is_up_to_date: bool,
 }
 
 impl Layers {
     /// Takes a step in; whether it moved anything.
     fn take(&mut self, step: &CreateImageInfo) -> bool {
-        let Some(id) = &step.id else { return false };
+        let Some(id) = &step.id else {
+            let said = step.status.as_deref().unwrap_or_default();
+            self.is_up_to_date |= said.starts_with("Status: Image is up to date");
+            return false;
+        };
         let detail = step.progress_detail.as_ref();
         let number = |value: Option<i64>| value.and_then(|n| u64::try_from(n).ok());
         let current = detail.and_then(|detail| number(detail.current));

@@ -79,14 +79,18 @@ async fn an_image_is_pulled_with_the_docker_cli_s_credentials_and_known_by_both_
     let right = keyring(&registry.cli_config(PASSWORD));
     let stacks = [stack(named(&image, None))];
     let tell = |step: ImageProgress<'_>| {
-        if let ImageProgress::Pulled { fetched_bytes, .. } = step {
-            seen.lock().unwrap().push(fetched_bytes);
+        if let ImageProgress::Pulled { is_new, .. } = step {
+            seen.lock().unwrap().push(is_new);
         }
     };
     let prepared = prepare_images(&*engine, &stacks, &right, Timestamp::now(), &tell)
         .await
         .unwrap();
-    assert!(seen.lock().unwrap()[0] > 0);
+    let always = [stack(named(&image, Some(PullPolicy::Always)))];
+    prepare_images(&*engine, &always, &right, Timestamp::now(), &tell)
+        .await
+        .unwrap();
+    assert_eq!(*seen.lock().unwrap(), [true, false]);
     let facts = &prepared.facts[&image];
     assert_eq!(facts.origin, ImageOrigin::Pulled);
     let repo_digest = docker(
@@ -321,9 +325,9 @@ async fn a_step_that_fails_is_told_with_its_log_and_leaves_nothing() {
     .await;
     for part in [
         "compose.yaml:4:5: the build of `app`",
-        "Step 4/4 : RUN echo on the way",
+        "Step 4/6 : RUN echo on the way",
         "returned a non-zero code: 7",
-        "| no such thing",
+        "| on the way\n    | no such thing\n    hint:",
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }

@@ -4,10 +4,13 @@ use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+
+use super::support::download;
 
 pub(super) const USER: &str = "night";
 /// Sent in plain base64 it has a `+`, which the engine does not read.
@@ -47,13 +50,13 @@ impl Registry {
         );
         fs_err::write(folder.path().join("config.yml"), config).unwrap();
         fs_err::write(folder.path().join("htpasswd"), HTPASSWD).unwrap();
-        let server = Command::new("docker-registry")
+        let server = Command::new(program())
             .arg("serve")
             .arg(folder.path().join("config.yml"))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .expect("these tests need Debian's package docker-registry");
+            .unwrap();
         let registry = Self {
             host,
             server,
@@ -104,6 +107,25 @@ impl Registry {
         docker(&config, &["push", "--quiet", &image]);
         docker(&config, &["image", "rm", &image]);
     }
+}
+
+/// The registry's program: this host's own, else unpacked from Debian's package.
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let installed = Path::new("/usr/bin/docker-registry");
+        if installed.is_file() {
+            return installed.to_owned();
+        }
+        // Kept, so that the next run of the tests downloads nothing.
+        let folder = std::env::temp_dir().join("nightsweep-test-registry");
+        let program = folder.join("root/usr/bin/docker-registry");
+        if !program.is_file() {
+            fs_err::create_dir_all(&folder).unwrap();
+            download("docker-registry", &folder);
+        }
+        program
+    })
 }
 
 /// Makes an image of one file named `what`.

@@ -41,6 +41,7 @@ impl Engine for FakeEngine {
             self.add_image_of(image, &digest);
             progress(ImageProgress::Pulled {
                 image,
+                is_new: true,
                 fetched_bytes: 1,
             });
             return Ok(());

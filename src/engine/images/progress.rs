@@ -16,7 +16,9 @@ pub enum ImageProgress<'a> {
     Pulled {
         /// The image.
         image: &'a str,
-        /// Fetched in all; 0 when the engine held it already. **Units**: bytes.
+        /// Whether the tag stands for another content than before.
+        is_new: bool,
+        /// Fetched, as far as the engine told; it is silent on small layers. **Units**: bytes.
         fetched_bytes: u64,
     },
     /// Its build context is on the way to the engine.

@@ -54,7 +54,7 @@ fn an_image_that_is_built_is_named_as_compose_names_it() {
             .as_ref()
             .unwrap()
             .place
-            .ends_with("compose.yaml:4:12"),
+            .ends_with("compose.yaml:4:5"),
         "{app:?}"
     );
 }
