@@ -122,6 +122,14 @@ fn hint_for(kind: EngineErrorKind, object: &str, cause: &str) -> Option<String> 
              ca.pem, cert.pem and key.pem"
                 .to_owned()
         }
+        EngineErrorKind::Other if cause.contains("peer certificate") => {
+            "the ca.pem used does not vouch for this engine: take the one that its certificate \
+             was made with"
+                .to_owned()
+        }
+        EngineErrorKind::Other if object.starts_with("ssh://") => {
+            "`ssh HOST docker version` must work without asking for anything".to_owned()
+        }
         EngineErrorKind::Conflict if cause.contains("already in use by container") => {
             "an earlier process left it behind: remove it with `nightsweep clean`".to_owned()
         }

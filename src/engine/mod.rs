@@ -44,7 +44,7 @@ pub use api::{
 pub use cgroup::{Cgroup, CpuQuota, KernelLimit, KernelLimits, find_cgroup, read_kernel_limits};
 pub use clean::{CleanReport, CleanRequest, clean, remove_run};
 pub use cli_config::CliConfig;
-pub use docker::DockerEngine;
+pub use docker::{DockerEngine, Examination};
 pub use error::{EngineError, EngineErrorKind};
 pub use host::{HostCpu, HostUse, host_use, parse_host_cpu, read_host_cpu};
 pub use images::{

@@ -11,6 +11,7 @@
 
 mod best;
 mod console;
+mod doctor;
 mod exchange;
 mod images;
 mod json;
@@ -22,6 +23,7 @@ mod table;
 
 pub use best::best_tables;
 pub use console::ConsoleReporter;
+pub use doctor::{Check, CheckState, doctor_text};
 pub use exchange::{exchange_text, exchanges_json};
 pub use images::ImageLines;
 pub use json::JsonReporter;

@@ -114,8 +114,15 @@ fn open_tls(endpoint: &str, address: &str, tls: &TlsFiles) -> Result<Docker, Eng
 }
 
 fn open_ssh(endpoint: &str, host: &str) -> Result<(Docker, Reach), EngineError> {
-    if host.contains('/') {
-        let words = "a socket's path behind the host is not supported: name the host alone";
+    let refused = if host.contains('/') {
+        Some("a socket's path behind the host is not supported: name the host alone")
+    } else if host.contains(':') {
+        // The client library hands it to ssh as a part of the name.
+        Some("a port is not supported: give the host a name with `Port` in ~/.ssh/config")
+    } else {
+        None
+    };
+    if let Some(words) = refused {
         return Err(EngineError::new(
             "connect to",
             endpoint,
@@ -260,6 +267,7 @@ mod tests {
     fn an_address_of_another_kind_is_refused_by_name() {
         for endpoint in [
             "ssh://host/run/docker.sock",
+            "ssh://user@host:22",
             "npipe:////./pipe/docker",
             "/var/run/docker.sock",
         ] {

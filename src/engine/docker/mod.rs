@@ -11,9 +11,11 @@ mod calls;
 mod connection;
 mod endpoint;
 mod engine;
+mod examine;
 mod pull;
 mod requests;
 #[cfg(test)]
 mod tests;
 
 pub use engine::DockerEngine;
+pub use examine::Examination;
