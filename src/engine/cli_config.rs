@@ -5,7 +5,7 @@
 //! form names registries and never what is stored for them.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -78,6 +78,15 @@ impl CliConfig {
             file,
         }
     }
+}
+
+/// Bytes as the hexadecimal digits that names are made of.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 impl fmt::Debug for CliConfig {

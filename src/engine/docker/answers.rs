@@ -111,10 +111,7 @@ pub(super) fn image(answer: ImageInspect) -> ImageFacts {
         digest: answer.id.unwrap_or_default(),
         repo_digests: answer.repo_digests.unwrap_or_default(),
         origin: ImageOrigin::Held,
-        tagged_at: answer
-            .metadata
-            .and_then(|metadata| metadata.last_tag_time)
-            .map(|time| time.to_string()),
+        tagged_at: answer.metadata.and_then(|metadata| metadata.last_tag_time),
         size_bytes: answer
             .size
             .and_then(|size| u64::try_from(size).ok())

@@ -46,7 +46,7 @@ impl DockerEngine {
             BuildSource::Remote(_) => (body_full(Bytes::new()), None, 0),
         };
         let image = request.words;
-        let build = async {
+        let exchange = async {
             let mut steps = Box::pin(docker.build_image(options, None, Some(body)));
             loop {
                 let counted = async {
@@ -71,7 +71,7 @@ impl DockerEngine {
                 }
             }
         };
-        let built = call("build image", image, BUILD_LIMIT, build).await;
+        let built = call("build image", image, BUILD_LIMIT, exchange).await;
         built.map_err(|error| match error.kind {
             EngineErrorKind::NoDaemon | EngineErrorKind::Timeout | EngineErrorKind::DiskFull => {
                 error
@@ -161,7 +161,7 @@ fn send(
     let (count, counted) = mpsc::unbounded_channel();
     tokio::task::spawn_blocking(move || {
         let mut out = Pieces {
-            pieces: pieces.clone(),
+            sender: pieces.clone(),
             piece: Vec::with_capacity(PIECE_BYTES),
             sent_bytes: 0,
             count,
@@ -178,7 +178,7 @@ fn send(
 
 /// A writer whose bytes are sent in pieces to another task.
 struct Pieces {
-    pieces: mpsc::Sender<io::Result<Bytes>>,
+    sender: mpsc::Sender<io::Result<Bytes>>,
     piece: Vec<u8>,
     sent_bytes: u64,
     count: mpsc::UnboundedSender<u64>,
@@ -199,7 +199,7 @@ impl Write for Pieces {
             return Ok(());
         }
         self.sent_bytes += piece.len() as u64;
-        self.pieces
+        self.sender
             .blocking_send(Ok(piece.into()))
             .map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
         // Nobody counting is no reason to stop.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-use crate::engine::cli_config::CliConfig;
+use crate::engine::cli_config::{CliConfig, hex};
 use crate::engine::{EngineError, EngineErrorKind};
 
 /// Files of an encrypted connection.
@@ -192,10 +192,7 @@ fn read_context(name: &str, from: &str, folder: Option<&Path>) -> Result<Endpoin
         .ok_or_else(|| {
             refuse("neither DOCKER_CONFIG nor HOME says where contexts are".to_owned())
         })?;
-    let id = Sha256::digest(name.as_bytes())
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect::<String>();
+    let id = hex(&Sha256::digest(name.as_bytes()));
     let path = contexts.join("meta").join(&id).join("meta.json");
     let text = fs_err::read(&path).map_err(|error| {
         if error.kind() == std::io::ErrorKind::NotFound {
@@ -239,7 +236,7 @@ mod tests {
     impl Case {
         fn new(meta: &str, current: &str) -> Self {
             let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("contexts/meta").join(hex("far"));
+            let path = folder.path().join("contexts/meta").join(id_of("far"));
             fs_err::create_dir_all(&path).unwrap();
             if !meta.is_empty() {
                 fs_err::write(path.join("meta.json"), meta).unwrap();
@@ -270,9 +267,8 @@ mod tests {
         }
     }
 
-    fn hex(name: &str) -> String {
-        let digest = Sha256::digest(name.as_bytes());
-        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    fn id_of(name: &str) -> String {
+        hex(&Sha256::digest(name.as_bytes()))
     }
 
     const FAR: &str = r#"{"Name":"far","Metadata":{},"Endpoints":{"docker":{"Host":"tcp://far:2376","SkipTLSVerify":false}}}"#;
@@ -300,7 +296,7 @@ mod tests {
             .folder
             .path()
             .join("contexts/tls")
-            .join(hex("far"))
+            .join(id_of("far"))
             .join("docker");
         fs_err::create_dir_all(&tls).unwrap();
         assert_eq!(case.only().tls.unwrap().ca, tls.join("ca.pem"));

@@ -58,7 +58,7 @@ async fn words(engine: &DockerEngine, keyring: &Keyring, service: Service) -> St
 #[tokio::test]
 async fn an_image_is_pulled_with_the_docker_cli_s_credentials_and_known_by_both_digests() {
     let engine = engine().await;
-    let registry = Registry::start();
+    let registry = Registry::start().await;
     let image = registry.image("night/app:1");
     let _removed = Removed(vec![image.clone()]);
     registry.publish("night/app:1", "first");
@@ -114,7 +114,7 @@ async fn an_image_is_pulled_with_the_docker_cli_s_credentials_and_known_by_both_
 #[tokio::test]
 async fn a_moved_tag_is_followed_by_policy_alone_and_what_is_launched_stays() {
     let engine = engine().await;
-    let registry = Registry::start();
+    let registry = Registry::start().await;
     let image = registry.image("night/moving:1");
     let mut removed = Removed(vec![image.clone()]);
     // A helper gives the credentials this time; it is asked for this registry alone.

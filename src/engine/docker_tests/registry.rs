@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -35,7 +35,7 @@ impl Drop for Registry {
 }
 
 impl Registry {
-    pub(super) fn start() -> Self {
+    pub(super) async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         // The server takes a port and no socket: the one that was free a moment ago.
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -57,16 +57,20 @@ impl Registry {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
+        let mut last = String::new();
         let registry = Self {
             host,
             server,
             folder,
         };
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while std::net::TcpStream::connect(&registry.host).is_err() {
-            assert!(Instant::now() < deadline, "the registry does not answer");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        let answers = async {
+            while let Err(error) = tokio::net::TcpStream::connect(&registry.host).await {
+                last = error.to_string();
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let answered = tokio::time::timeout(Duration::from_secs(30), answers).await;
+        assert!(answered.is_ok(), "the registry does not answer: {last}");
         registry
     }
 

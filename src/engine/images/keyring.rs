@@ -89,7 +89,7 @@ impl Keyring {
             .find(|(named, _)| is_same(named, key));
         let helper = by_host
             .map(|(_, helper)| helper.as_str())
-            .or_else(|| Some(file.creds_store.as_str()))
+            .or(Some(file.creds_store.as_str()))
             .filter(|helper| !helper.is_empty());
         let answer = match helper {
             Some(helper) => ask_helper(helper, key, self.config.search_path.as_deref()).await,
@@ -149,7 +149,9 @@ fn decode(server: &str, stored: &StoredAuth) -> Option<Credentials> {
         let (username, password) = text.split_once(':')?;
         username.clone_into(&mut credentials.username);
         // The Docker CLI of old padded it with zeros.
-        credentials.password = password.trim_end_matches('\0').to_owned();
+        password
+            .trim_end_matches('\0')
+            .clone_into(&mut credentials.password);
     }
     let is_empty = credentials.password.is_empty() && credentials.identity_token.is_empty();
     (!is_empty).then_some(credentials)

@@ -94,7 +94,7 @@ impl BuildContext {
         above: &Counting,
     ) -> Result<(), ContextError> {
         let mut found = fs_err::read_dir(self.root.join(folder))?.collect::<Result<Vec<_>, _>>()?;
-        found.sort_by_key(|entry| entry.file_name());
+        found.sort_by_key(fs_err::DirEntry::file_name);
         for entry in found {
             let name = entry.file_name();
             let name = name

@@ -1,7 +1,7 @@
 //! What must be known of a Dockerfile before it is built.
 //!
 //! The images it starts from, so that they are pulled with our credentials and
-//! count for the content key; and what only BuildKit can do, so that it is
+//! count for the content key; and what only `BuildKit` can do, so that it is
 //! refused by name and not half-understood. The engine does the parsing that
 //! counts. Pure.
 
@@ -14,11 +14,11 @@ pub(super) struct Dockerfile {
     pub(super) bases: IndexSet<String>,
     /// Whether a name could not be told, so that `bases` may lack it.
     pub(super) has_unknown_base: bool,
-    /// What only BuildKit can do, by name and line.
+    /// What only `BuildKit` can do, by name and line.
     pub(super) beyond: Vec<String>,
 }
 
-/// Flags of steps that only BuildKit knows.
+/// Flags of steps that only `BuildKit` knows.
 const BUILDKIT_FLAGS: [(&str, &[&str]); 3] = [
     ("RUN", &["--mount", "--network", "--security", "--device"]),
     ("COPY", &["--chmod", "--link", "--parents", "--exclude"]),

@@ -18,6 +18,7 @@ use sha2::{Digest, Sha256};
 
 pub use self::context::BuildContext;
 use self::context::add_text;
+use crate::engine::cli_config::hex;
 use crate::stack::Build;
 
 /// Repository of the images that are built here; the tag is the key.
@@ -207,11 +208,7 @@ pub(super) fn tag(key: &str) -> String {
 }
 
 fn short_hex(digest: &[u8]) -> String {
-    digest
-        .iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hex(&digest[..digest.len().min(8)])
 }
 
 /// The path of a file below a folder; `None` when it lies elsewhere.
@@ -268,9 +265,9 @@ mod tests {
             ..plain.clone()
         };
         assert_ne!(key(&with_argument), first);
-        let plan = BuildPlan::read(&plain, None).unwrap();
-        assert_ne!(plan.key(&["sha256:moved".to_owned()]).unwrap(), first);
-        assert!(plan.is_known_by_key());
+        let read = BuildPlan::read(&plain, None).unwrap();
+        assert_ne!(read.key(&["sha256:moved".to_owned()]).unwrap(), first);
+        assert!(read.is_known_by_key());
         fs_err::write(folder.path().join("Dockerfile"), "FROM scratch\nUSER 1\n").unwrap();
         assert_ne!(key(&plain), first);
     }
