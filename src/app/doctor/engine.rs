@@ -185,7 +185,7 @@ mod tests {
         ok    path              containers are reached at their own addresses
         ok    CPUs              16 of the engine, 16 here
         ok    memory            64.0 GiB
-        ok    disk              100.0 GiB free in /var/lib/docker
+        ok    disk              100 GiB free in /var/lib/docker
         ok    other containers  none runs
         this host is fit to measure on
         ");
