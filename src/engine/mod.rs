@@ -5,7 +5,8 @@
 //! matrix; it gets a resolved stack and gives back addresses, proof and counters.
 //!
 //! In reading order: `api.rs` (the trait), `support.rs` (what no
-//! launch can do yet), `images/` (pulled or built before the sweep), `trial.rs` (names and labels),
+//! launch can do yet), `images/` (pulled or built before the sweep), `trial.rs`
+//! (names and labels), `replica.rs` (a service with several containers),
 //! `launch/` (from nothing to ready), `proof.rs` (limits in force), `telemetry.rs`,
 //! `host.rs` and `cgroup.rs` (counters), `watch.rs` (exits), `logs.rs`,
 //! `teardown.rs` (the lease), `owner.rs` and `clean.rs` (leftovers), `docker/`
@@ -25,6 +26,7 @@ mod logs;
 mod owner;
 mod probe;
 mod proof;
+mod replica;
 mod support;
 mod teardown;
 mod telemetry;
@@ -51,7 +53,9 @@ pub use images::{
     BuildContext, BuildSource, Credentials, ImageMissing, ImageProgress, ImagesMissing, Keyring,
     PrepareError, PreparedImages, ProgressSink, prepare_images,
 };
-pub use launch::{Launch, LaunchError, LaunchTarget, Launched, TargetPath, launch};
+pub use launch::{
+    Launch, LaunchError, LaunchTarget, Launched, Prepared, TargetPath, launch, prepare, start,
+};
 pub use logs::{collect_logs, collect_trial_logs};
 pub use owner::{Liveness, Owner, OwnerParseError};
 pub use probe::{ProbeAnswer, ProbeFailure, ReadyProbe};
@@ -59,11 +63,14 @@ pub use proof::{
     LimitsNotApplied, Proof, ProofError, check_limits, compare_inspection, compare_kernel,
     nano_cpus,
 };
+pub use replica::Replica;
 pub use support::{Unsupported, check_stack};
 pub use teardown::{Lease, TeardownReport};
-pub use telemetry::{CounterDelta, Reading, difference, differences, snapshot};
+pub use telemetry::{
+    CounterDelta, Reading, Readings, ServiceUse, difference, differences, snapshot,
+};
 pub use trial::{
-    LABEL_BUILD, LABEL_CELL, LABEL_GOLDEN, LABEL_OWNER, LABEL_RUN, LABEL_SERVICE, LABEL_TRIAL,
-    TrialTag,
+    LABEL_BUILD, LABEL_CELL, LABEL_GOLDEN, LABEL_OWNER, LABEL_REPLICA, LABEL_RUN, LABEL_SERVICE,
+    LABEL_TRIAL, TrialTag,
 };
 pub use watch::{Exit, watch_exits};

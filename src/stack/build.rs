@@ -36,7 +36,10 @@ const REMOTE_CONTEXTS: [&str; 6] = [
 pub(super) fn read(reader: &mut ServiceReader<'_>, root: &Field<'_>) -> (String, Option<Build>) {
     let image = root.get("image");
     let Some(field) = root.get("build") else {
-        if image.is_none() && !root.node.get("image").is_some_and(|node| node.is_null()) {
+        // What is made by a `provider` was refused as that.
+        let is_said = root.get("provider").is_some()
+            || root.node.get("image").is_some_and(|node| node.is_null());
+        if image.is_none() && !is_said {
             root.problem_with_hint(
                 &mut reader.notes,
                 "has neither `image` nor `build`",
@@ -115,11 +118,15 @@ fn build(reader: &mut ServiceReader<'_>, field: &Field<'_>) -> Build {
             "cache_from" => build.cache_from = item.texts(notes),
             "no_cache" => build.no_cache = item.boolean(notes).unwrap_or_default(),
             "pull" => build.pull = item.boolean(notes).unwrap_or_default(),
-            "cache_to" | "tags" | "provenance" | "sbom" | "no_cache_filter" => {
+            "cache_to" | "tags" | "provenance" | "sbom" | "no_cache_filter" | "isolation" => {
                 notes.rule(PROCEDURE_RULE, item.to_string());
             }
-            "ssh" | "secrets" | "entitlements" | "privileged" | "ulimits" | "isolation" => {
-                item.not_yet(notes, "this");
+            "ssh" | "secrets" | "entitlements" | "privileged" | "ulimits" => {
+                item.problem_with_hint(
+                    notes,
+                    "needs a builder that the Engine API alone does not offer",
+                    "build the image beforehand (`docker compose build`) and clear `build` in an override",
+                );
             }
             key if key.starts_with("x-") => {}
             _ => item.unknown(

@@ -12,10 +12,13 @@ mod connection;
 mod endpoint;
 mod engine;
 mod examine;
+mod files;
 mod pull;
 mod requests;
+mod resources;
 #[cfg(test)]
 mod tests;
 
 pub use engine::DockerEngine;
 pub use examine::Examination;
+pub(super) use requests::rehearse;

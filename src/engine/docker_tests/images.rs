@@ -165,6 +165,7 @@ async fn a_moved_tag_is_followed_by_policy_alone_and_what_is_launched_stays() {
         service: &service,
         networks: &IndexMap::new(),
         volumes: &IndexMap::new(),
+        containers: &IndexMap::new(),
         labels: &trial.lease().tag().labels(),
         publish_port: None,
     };

@@ -7,5 +7,7 @@
 mod failure;
 mod images;
 mod life;
+mod rare;
 mod registry;
+mod replicas;
 mod support;

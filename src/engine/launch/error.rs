@@ -47,6 +47,21 @@ pub enum LaunchError {
         #[source]
         source: EngineError,
     },
+    /// A command that belongs to a service's start failed in it.
+    #[error(
+        "run `post_start` of service `{service}`: `{command}` {problem}{}",
+        shown(output)
+    )]
+    HookFailed {
+        /// The service.
+        service: String,
+        /// The command, its words joined.
+        command: String,
+        /// What happened to it.
+        problem: String,
+        /// What it wrote.
+        output: String,
+    },
     /// What a service waits for will not happen.
     #[error(
         "start service `{dependant}`: `{dependency}` {problem}{}",
@@ -119,6 +134,7 @@ impl LaunchError {
             }
             Self::CreateFailed { .. } => "create_failed",
             Self::StartFailed { .. } => "start_failed",
+            Self::HookFailed { .. } => "hook_failed",
             Self::DependencyFailed { .. } => "dependency_failed",
             Self::Exited { .. } => "exited",
             Self::NotReady { .. } => "not_ready",
@@ -158,7 +174,10 @@ impl LaunchError {
                  cannot enforce them"
                     .to_owned(),
             ),
-            Self::Unusable { .. } | Self::DependencyFailed { .. } | Self::Exited { .. } => None,
+            Self::Unusable { .. }
+            | Self::HookFailed { .. }
+            | Self::DependencyFailed { .. }
+            | Self::Exited { .. } => None,
         }
     }
 
@@ -170,6 +189,7 @@ impl LaunchError {
             | Self::StartFailed { source, .. }
             | Self::Engine { source } => source.is_environment(),
             Self::Unusable { .. }
+            | Self::HookFailed { .. }
             | Self::DependencyFailed { .. }
             | Self::Exited { .. }
             | Self::NotReady { .. }

@@ -9,6 +9,7 @@
 
 mod error;
 mod follow;
+mod hooks;
 mod ready;
 mod request;
 mod start;
@@ -17,4 +18,4 @@ mod tests;
 
 pub use error::LaunchError;
 pub use request::{Launch, LaunchTarget, Launched, TargetPath};
-pub use start::launch;
+pub use start::{Prepared, launch, prepare, start};

@@ -1,18 +1,33 @@
 //! Creating everything, and the launch from its beginning to its proof.
 
+use std::time::Duration;
+
 use futures_util::future::{join_all, try_join_all};
 use indexmap::IndexMap;
 use tokio::time::Instant;
 
 use super::error::LaunchError;
 use super::follow::Watch;
+use super::ready::refuse_taken_port;
 use super::request::{
-    Launch, Launched, TargetPath, check, has_healthcheck, may_complete, target_path,
+    Launch, Launched, TargetPath, check, creation_steps, has_healthcheck, may_complete,
+    n_containers, network_owner, target_path,
 };
+use crate::engine::replica::replica_name;
 use crate::engine::{
     ContainerId, ContainerRequest, Engine, ImageFacts, Lease, Proof, TrialTag, check_limits,
 };
-use crate::stack::Condition;
+use crate::stack::{Condition, Stack};
+
+/// A stack of which everything is created and nothing runs.
+#[derive(Debug)]
+pub struct Prepared {
+    images: IndexMap<String, ImageFacts>,
+    networks: IndexMap<String, String>,
+    containers: IndexMap<String, Vec<ContainerId>>,
+    path: Option<TargetPath>,
+    created_after: Duration,
+}
 
 /// Launches a stack and waits until it is ready and its limits are proved.
 ///
@@ -24,42 +39,82 @@ pub async fn launch<E: Engine>(
     lease: &Lease<E>,
     launch: &Launch<'_>,
 ) -> Result<Launched, LaunchError> {
+    let prepared = prepare(lease, launch).await?;
+    start(lease, launch, prepared).await
+}
+
+/// Creates the networks, volumes and containers of a stack, and starts none of them.
+///
+/// **Errors** and **Cancel**: as [`launch`].
+pub async fn prepare<E: Engine>(
+    lease: &Lease<E>,
+    launch: &Launch<'_>,
+) -> Result<Prepared, LaunchError> {
     let begun = Instant::now();
     let engine = &**lease.engine();
     check(launch)?;
     let path = target_path(launch)?;
     let images = find_images(engine, launch).await?;
     check_healthchecks(launch, &images)?;
-
     lease.set_creating(true);
     let created = create_all(engine, lease.tag(), launch, path).await;
     lease.set_creating(false);
     let (networks, containers) = created?;
-    let created_after = begun.elapsed();
+    Ok(Prepared {
+        images,
+        networks,
+        containers,
+        path,
+        created_after: begun.elapsed(),
+    })
+}
 
+/// Starts what was prepared and waits until it is ready and its limits are proved.
+///
+/// `launch` is the one it was prepared for.
+///
+/// **Errors** and **Cancel**: as [`launch`].
+pub async fn start<E: Engine>(
+    lease: &Lease<E>,
+    launch: &Launch<'_>,
+    prepared: Prepared,
+) -> Result<Launched, LaunchError> {
+    let begun = Instant::now();
+    let engine = &**lease.engine();
+    let Prepared {
+        images,
+        networks,
+        containers,
+        path,
+        created_after,
+    } = prepared;
+    // Not earlier: a stack may be prepared while another one still runs.
+    refuse_taken_port(engine, launch).await?;
+    let heard = lease.tag().filter();
     let watch = Watch::new(engine, launch, &images, &containers, &networks);
-    let (target, completed) = tokio::select! {
+    let (targets, completed) = tokio::select! {
         biased;
+        never = watch.hear(&heard) => match never {},
         Err(error) = watch.run_all() => return Err(error),
         ready = watch.until_ready(path) => ready?,
         () = tokio::time::sleep(launch.deadline) => return Err(LaunchError::NotReady {
             last_seen: watch.last_seen(),
             limit: launch.deadline,
-            elapsed: begun.elapsed().saturating_sub(created_after),
+            elapsed: begun.elapsed(),
         }),
     };
-    let ready_after = begun.elapsed();
+    drop(watch);
     let mut launched = Launched {
         containers,
         subject: launch.subject.to_owned(),
         completed,
         may_complete: may_complete(launch),
-        target,
+        targets,
         target_path: path,
         proof: Proof::Inspect,
         images,
         created_after,
-        ready_after,
+        ready_after: created_after + begun.elapsed(),
     };
     launched.proof = check_limits(engine, &launched, launch.stack).await?;
     Ok(launched)
@@ -110,8 +165,8 @@ fn check_healthchecks(
     Ok(())
 }
 
-/// Engine network names by Compose name, and containers by service.
-type Created = (IndexMap<String, String>, IndexMap<String, ContainerId>);
+/// Engine network names by Compose name, and the containers of every service.
+type Created = (IndexMap<String, String>, IndexMap<String, Vec<ContainerId>>);
 
 /// Creates everything. All calls are awaited even when one fails: a call that is
 /// dropped half-way may still create, after the clean-up has looked.
@@ -124,8 +179,15 @@ async fn create_all<E: Engine>(
     let stack = launch.stack;
     let labels = tag.labels();
     let named = |part: &String| (part.clone(), tag.name(part));
-    let networks: IndexMap<String, String> = stack.networks.keys().map(named).collect();
-    // A volume that the user shares is mounted as it is: never made, never removed.
+    let networks: IndexMap<String, String> = stack
+        .networks
+        .iter()
+        .map(|(name, network)| match &network.external {
+            Some(external) => (name.clone(), external.clone()),
+            None => named(name),
+        })
+        .collect();
+    // What the user shares is used as it is: never made, never removed.
     let volumes: IndexMap<String, String> = stack
         .volumes
         .iter()
@@ -136,7 +198,11 @@ async fn create_all<E: Engine>(
         .collect();
     let failed = |what: String| move |source| LaunchError::CreateFailed { what, source };
 
-    let make_networks = join_all(stack.networks.iter().map(|(name, network)| {
+    let own_networks = stack
+        .networks
+        .iter()
+        .filter(|(_, network)| network.external.is_none());
+    let make_networks = join_all(own_networks.map(|(name, network)| {
         let created = engine.create_network(&networks[name], network, &labels);
         async move { created.await.map_err(failed(format!("network `{name}`"))) }
     }));
@@ -154,29 +220,54 @@ async fn create_all<E: Engine>(
         .chain(volumes_made)
         .collect::<Result<(), _>>()?;
 
-    let make_containers = join_all(stack.services.iter().map(|(name, service)| {
-        let is_target = launch.target.filter(|target| target.service == *name);
-        let publish_port = is_target
-            .filter(|_| path == Some(TargetPath::Published))
-            .map(|target| target.port);
-        let (networks, volumes) = (&networks, &volumes);
-        async move {
-            let request = ContainerRequest {
-                name: tag.name(name),
-                service,
-                networks,
-                volumes,
-                labels: &tag.service_labels(name),
-                publish_port,
-            };
-            let id = engine.create_container(request).await;
-            let id = id.map_err(failed(format!("service `{name}`")))?;
-            Ok((name.clone(), id))
+    let publisher = launch
+        .target
+        .filter(|_| path == Some(TargetPath::Published));
+    // Whatever shares something with another container needs that one's identifier.
+    let mut containers: IndexMap<String, Vec<ContainerId>> = IndexMap::new();
+    for step in creation_steps(stack) {
+        let each_container = step.iter().flat_map(|name| {
+            let of = n_containers(&stack.services[*name]);
+            (0..of).map(move |index| (*name, index, of))
+        });
+        let make_containers = join_all(each_container.map(|(name, index, of)| {
+            let (networks, volumes, containers) = (&networks, &volumes, &containers);
+            async move {
+                let request = ContainerRequest {
+                    name: container_name(tag, stack, name, index, of),
+                    service: &stack.services[name],
+                    networks,
+                    volumes,
+                    containers,
+                    labels: &tag.replica_labels(name, index, of),
+                    publish_port: publisher
+                        .filter(|target| network_owner(stack, &target.service) == name)
+                        .map(|target| target.port),
+                };
+                let id = engine.create_container(request).await;
+                let what = format!("service `{}`", replica_name(name, index, of));
+                Ok::<_, LaunchError>((name, id.map_err(failed(what))?))
+            }
+        }));
+        for made in make_containers.await {
+            let (name, id) = made?;
+            containers.entry(name.to_owned()).or_default().push(id);
         }
-    }));
-    let containers = make_containers
-        .await
-        .into_iter()
-        .collect::<Result<_, LaunchError>>()?;
+    }
+    // In the order of the stack, whatever the order of their creation was.
+    containers.sort_by_key(|name, _| stack.services.get_index_of(name));
     Ok((networks, containers))
+}
+
+/// Engine-wide name of a container, as Compose numbers them; a service that happens to
+/// be called so keeps its name.
+fn container_name(tag: &TrialTag, stack: &Stack, service: &str, index: usize, of: usize) -> String {
+    if of == 1 {
+        return tag.name(service);
+    }
+    let mut part = format!("{service}-{}", index + 1);
+    while stack.services.contains_key(&part) {
+        part.push('_');
+    }
+    tag.name(&part)
 }

@@ -6,6 +6,7 @@ mod debugging;
 mod failures;
 mod faults;
 mod images;
+mod replicas;
 mod sweeps;
 
 use std::fmt::Write as _;

@@ -1,0 +1,295 @@
+//! Holding the load of a trial: phases, windows, what breaks them.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::FusedFuture;
+
+use super::edge::host_busy_cores;
+use super::outcome::WindowOutcome;
+use super::progress::load_of;
+use super::rows::windows;
+use super::shell::{Trial, until_asked};
+use super::target::{addresses_of, base_path_of, host_of};
+use super::versions::{idle_connect_ms, versions};
+use super::{Action, Ending, JobPhase, Reason, Signal, State, step};
+use crate::engine::{Engine, Exit, Launched, Proof, differences, watch_exits};
+use crate::event::EventKind;
+use crate::load::{LoadModel, LoadPlan, LoadSignal, RunningLoad, Target};
+use crate::measure::{Judgement, Pacing, judge};
+use crate::problem::chain;
+
+/// Beyond its nominal length and its drains, a load that goes on this long hangs.
+const LOAD_SLACK: Duration = Duration::from_secs(30);
+/// When an edge cannot be read, the container's exit usually arrives within this.
+const EXIT_GRACE: Duration = Duration::from_secs(1);
+
+/// How the load of a trial ended.
+pub(super) struct Loaded {
+    pub(super) state: State,
+    /// `TearDown` or `HandOver`.
+    pub(super) action: Action,
+    /// Whether the kernel killed a container for memory.
+    pub(super) oom_killed: Option<bool>,
+}
+
+impl<E: Engine> Trial<'_, '_, E> {
+    /// Asks the first stack that came up what runs in it.
+    pub(super) async fn ask_versions(&mut self, launched: &Launched) {
+        if self.shared.versions_seen.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let versions = versions(&**self.shared.engine, launched, &self.job.stack).await;
+        let idle_connect_ms = match addresses_of(&self.shared.plan.target, launched).first() {
+            Some(address) => idle_connect_ms(*address).await,
+            None => None,
+        };
+        (self.emit)(EventKind::VersionsSeen {
+            versions,
+            idle_connect_ms,
+        });
+    }
+
+    /// Runs the load to its end or to what breaks it.
+    pub(super) async fn load(&mut self, launched: &Launched, mut state: State) -> Loaded {
+        let mut load = match self.start_load(launched) {
+            Ok(load) => load,
+            Err(reason) => {
+                let (state, action) = step(state, Signal::Broke(reason));
+                return Loaded {
+                    state,
+                    action,
+                    oom_killed: None,
+                };
+            }
+        };
+        let engine = &**self.shared.engine;
+        // Fused: an answer is taken once, and waiting on after it never ends.
+        let mut exit = pin!(watch_exits(engine, launched).fuse());
+        let mut interrupted = self.shared.interrupted.clone();
+        let settings = &self.shared.plan.settings;
+        let n_phases = u32::try_from(self.job.phases.len()).unwrap_or(u32::MAX);
+        let limit =
+            load_of(self.job) + (settings.drain + settings.request_timeout) * n_phases + LOAD_SLACK;
+        let mut deadline = pin!(tokio::time::sleep(limit));
+        let mut oom_killed = None;
+        let action = loop {
+            let signal = tokio::select! {
+                biased;
+                () = until_asked(&mut interrupted, 1) => Signal::Interrupted,
+                exit = &mut exit => {
+                    oom_killed = exit.as_ref().ok().map(|exit| exit.oom_killed);
+                    Signal::Broke(exit_reason(exit.map_err(|error| chain(&error))))
+                }
+                signal = load.next() => match signal {
+                    Some(signal) => {
+                        let mut asked = self.shared.interrupted.clone();
+                        tokio::select! {
+                            biased;
+                            () = until_asked(&mut asked, 1) => Signal::Interrupted,
+                            taken = self.take(signal, launched) => match taken {
+                                Some(signal) => signal,
+                                None => continue,
+                            },
+                        }
+                    }
+                    None => Signal::LoadDone { is_good: self.is_measured() },
+                },
+                () = &mut deadline => Signal::DeadlinePassed,
+            };
+            // An edge that cannot be read is most often a container that just ended.
+            let signal = match signal {
+                Signal::Broke(reason) if reason.code == "engine_error" && !exit.is_terminated() => {
+                    match tokio::time::timeout(EXIT_GRACE, &mut exit).await {
+                        Ok(Ok(exit)) => {
+                            oom_killed = Some(exit.oom_killed);
+                            Signal::Broke(exit_reason(Ok(exit)))
+                        }
+                        Ok(Err(_)) | Err(_) => Signal::Broke(reason),
+                    }
+                }
+                other => other,
+            };
+            let (next, action) = step(state, signal);
+            state = next;
+            if matches!(action, Action::TearDown | Action::HandOver) {
+                break action;
+            }
+        };
+        let (state, action) = match load.stop().await {
+            Ok(()) => (state, action),
+            // The generator broke down: what it summed by then is not the whole.
+            Err(error) => {
+                self.windows.clear();
+                let reason = Reason::new("load_failed", chain(&error));
+                let state = State::Stopping(Ending::Failed(reason));
+                (state, Action::TearDown)
+            }
+        };
+        Loaded {
+            state,
+            action,
+            oom_killed,
+        }
+    }
+
+    /// Whether every window has a measurement, if perhaps a suspect one.
+    fn is_measured(&self) -> bool {
+        let is_judged = |index: usize, phase: &JobPhase| {
+            self.windows
+                .iter()
+                .find(|window| window.phase == index)
+                .is_some_and(|window| {
+                    judge(&window.summary, pacing_of(phase)).judgement != Judgement::Failed
+                })
+        };
+        windows(self.job).all(|(index, phase)| is_judged(index, phase))
+    }
+
+    fn start_load(&self, launched: &Launched) -> Result<RunningLoad, Reason> {
+        let plan = self.shared.plan;
+        let addresses = addresses_of(&plan.target, launched);
+        if addresses.is_empty() {
+            return Err(Reason::new("load_failed", "the target has no address"));
+        }
+        let load_plan = LoadPlan {
+            target: Target {
+                addresses,
+                host: host_of(&plan.target),
+                base_path: base_path_of(&plan.target),
+            },
+            workload: Arc::clone(&plan.workload),
+            variables: self.job.variables.clone(),
+            phases: self
+                .job
+                .phases
+                .iter()
+                .map(|phase| phase.plan.clone())
+                .collect(),
+            threads: plan.settings.load_threads,
+            timeout: plan.settings.request_timeout,
+            drain: plan.settings.drain,
+            seed: plan.settings.seed,
+        };
+        RunningLoad::start(load_plan).map_err(|error| Reason::new("load_failed", chain(&error)))
+    }
+
+    /// Takes what the generator says; the trial's signal, where it is one.
+    async fn take(&mut self, signal: LoadSignal, launched: &Launched) -> Option<Signal> {
+        match signal {
+            LoadSignal::PhaseStarted { phase, .. } => {
+                let plan = &self.job.phases[phase].plan;
+                let left_s = self.left_s(phase, Duration::ZERO);
+                (self.emit)(EventKind::PhaseStarted {
+                    trial: self.name.clone(),
+                    phase: plan.name.clone(),
+                    window: plan.window,
+                    length_s: plan.duration.as_secs_f64(),
+                    left_s,
+                });
+                if !plan.window {
+                    return None;
+                }
+                match self.read_edge(launched).await {
+                    Ok(edge) => {
+                        self.left_edge = Some(edge);
+                        Some(Signal::WindowOpened)
+                    }
+                    Err(reason) => Some(Signal::Broke(reason)),
+                }
+            }
+            LoadSignal::Tick(tick) => {
+                let left_s = self.left_s(tick.phase, Duration::from_secs(tick.second));
+                (self.emit)(EventKind::Ticked {
+                    trial: self.name.clone(),
+                    second: tick.second,
+                    successes: tick.counts.successes,
+                    errors: tick.counts.errors.total(),
+                    p99_ms: tick.p99_ms,
+                    left_s,
+                });
+                None
+            }
+            LoadSignal::PhaseEnded { phase, .. } => {
+                let left = self.left_edge.take()?;
+                match self.read_edge(launched).await {
+                    Ok(right) => {
+                        self.closed = Some((phase, left, right));
+                        Some(Signal::WindowClosed)
+                    }
+                    Err(reason) => Some(Signal::Broke(reason)),
+                }
+            }
+            LoadSignal::PhaseSummed { phase, summary } => {
+                if let Some((closed, left, right)) =
+                    self.closed.take_if(|(closed, ..)| *closed == phase)
+                {
+                    (self.emit)(EventKind::WindowMeasured {
+                        trial: self.name.clone(),
+                        window: self.job.phases[phase].plan.name.clone(),
+                        throughput_rps: summary.total.throughput_rps,
+                        p99_ms: summary.total.latency_ms.p99,
+                        errors: summary.total.counts.errors.total(),
+                    });
+                    self.windows.push(WindowOutcome {
+                        phase: closed,
+                        counters: differences(&left.readings, &right.readings),
+                        host_busy_cores: host_busy_cores(&left, &right),
+                        proof: if left.proof.min(right.proof) == Proof::Kernel {
+                            "kernel"
+                        } else {
+                            "inspect"
+                        },
+                        summary: *summary,
+                    });
+                }
+                None
+            }
+        }
+    }
+
+    /// Expected rest of the sweep, some time into a phase of this trial.
+    fn left_s(&self, phase: usize, into: Duration) -> f64 {
+        let ahead: Duration = self.job.phases[phase..]
+            .iter()
+            .map(|phase| phase.plan.duration)
+            .sum();
+        self.progress.left_s(ahead.saturating_sub(into))
+    }
+}
+
+/// How the phase was paced, for the rules that judge it.
+pub(super) fn pacing_of(phase: &JobPhase) -> Pacing {
+    match phase.plan.model {
+        LoadModel::Closed { .. } => Pacing::Closed,
+        LoadModel::Open { .. } => Pacing::Open,
+    }
+}
+
+fn exit_reason(exit: Result<Exit, String>) -> Reason {
+    match exit {
+        Ok(Exit {
+            name,
+            exit_code,
+            oom_killed,
+            is_restarted,
+        }) => {
+            let how = match (exit_code, is_restarted) {
+                (_, true) => "was started again".to_owned(),
+                (Some(code), false) => format!("exited with code {code}"),
+                (None, false) => "was removed".to_owned(),
+            };
+            let memory = if oom_killed {
+                ", killed by the kernel for memory,"
+            } else {
+                ""
+            };
+            let words = format!("service `{name}` {how}{memory} while it was measured");
+            Reason::new("exited", words)
+        }
+        Err(words) => Reason::new("engine_error", words),
+    }
+}
