@@ -5,7 +5,8 @@
 //! matrix; it gets a resolved stack and gives back addresses, proof and counters.
 //!
 //! In reading order: `api.rs` (the trait), `support.rs` (what no
-//! launch can do yet), `trial.rs` (names and labels), `replica.rs` (a service with several containers),
+//! launch can do yet), `images/` (pulled or built before the sweep), `trial.rs`
+//! (names and labels), `replica.rs` (a service with several containers),
 //! `launch/` (from nothing to ready), `proof.rs` (limits in force), `telemetry.rs`,
 //! `host.rs` and `cgroup.rs` (counters), `watch.rs` (exits), `unhealthy.rs`, `logs.rs`,
 //! `teardown.rs` (the lease), `owner.rs` and `clean.rs` (leftovers), `docker/`
@@ -14,6 +15,7 @@
 mod api;
 mod cgroup;
 mod clean;
+mod cli_config;
 mod docker;
 mod error;
 pub mod fake;
@@ -39,15 +41,19 @@ mod docker_tests;
 mod tests;
 
 pub use api::{
-    ContainerId, ContainerRequest, Counters, Engine, Health, HostFacts, ImageFacts, Inspection,
-    Labels, Leftover, LeftoverKind, Limits, RunState,
+    BuildRequest, ContainerId, ContainerRequest, Counters, Engine, Health, HostFacts, ImageFacts,
+    ImageOrigin, Inspection, Labels, Leftover, LeftoverKind, Limits, PullRequest, RunState,
 };
 pub use cgroup::{Cgroup, CpuQuota, KernelLimit, KernelLimits, find_cgroup, read_kernel_limits};
 pub use clean::{CleanReport, CleanRequest, clean, remove_run};
-pub use docker::DockerEngine;
+pub use cli_config::CliConfig;
+pub use docker::{DockerEngine, Examination};
 pub use error::{EngineError, EngineErrorKind};
 pub use host::{HostCpu, HostUse, host_use, parse_host_cpu, read_host_cpu};
-pub use images::ensure_images;
+pub use images::{
+    BuildContext, BuildSource, Credentials, ImageMissing, ImageProgress, ImagesMissing, Keyring,
+    PrepareError, PreparedImages, ProgressSink, prepare_images,
+};
 pub use launch::{
     Launch, LaunchError, LaunchTarget, Launched, Prepared, TargetPath, launch, prepare, start,
 };
@@ -65,8 +71,8 @@ pub use telemetry::{
     CounterDelta, Reading, Readings, ServiceUse, difference, differences, snapshot,
 };
 pub use trial::{
-    LABEL_CELL, LABEL_GOLDEN, LABEL_OWNER, LABEL_REPLICA, LABEL_RUN, LABEL_SERVICE, LABEL_TRIAL,
-    TrialTag,
+    LABEL_BUILD, LABEL_CELL, LABEL_GOLDEN, LABEL_OWNER, LABEL_REPLICA, LABEL_RUN, LABEL_SERVICE,
+    LABEL_TRIAL, TrialTag,
 };
 pub use unhealthy::Unhealthy;
 pub use watch::{Exit, watch_exits};

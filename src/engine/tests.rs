@@ -11,7 +11,7 @@ use super::{
     CleanRequest, ContainerRequest, CpuQuota, Engine, EngineError, EngineErrorKind, Exit,
     KernelLimit, KernelLimits, LABEL_GOLDEN, LABEL_OWNER, LABEL_RUN, LABEL_TRIAL, Labels, Launched,
     Lease, LeftoverKind, Limits, Owner, Proof, ProofError, TrialTag, Unhealthy, check_limits,
-    clean, collect_logs, collect_trial_logs, differences, ensure_images, snapshot, watch_exits,
+    clean, collect_logs, collect_trial_logs, differences, snapshot, watch_exits,
 };
 use crate::stack::{Network, Service, Stack};
 
@@ -318,20 +318,6 @@ async fn logs_are_kept_by_service_and_one_that_cannot_be_read_says_so() {
         .await
         .unwrap();
     assert_eq!(by_label[0], logs[0]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn images_are_pulled_only_where_they_are_missing() {
-    let engine = FakeEngine::new();
-    engine.add_pullable("db:2");
-    let facts = ensure_images(&engine, ["app:1", "db:2", "app:1"])
-        .await
-        .unwrap();
-    assert_eq!(facts.keys().collect::<Vec<_>>(), ["app:1", "db:2"]);
-    assert_eq!(engine.changes(), ["pull_image db:2"]);
-    let error = ensure_images(&engine, ["gone:1"]).await.unwrap_err();
-    assert_eq!(error.kind, EngineErrorKind::ImageMissing);
-    assert!(error.is_environment());
 }
 
 async fn leased() -> (Arc<FakeEngine>, Lease<FakeEngine>) {

@@ -22,8 +22,10 @@ pub const LABEL_SERVICE: &str = "nightsweep.service";
 pub const LABEL_REPLICA: &str = "nightsweep.replica";
 /// Label of golden volumes, which outlive runs and are never removed with them.
 pub const LABEL_GOLDEN: &str = "nightsweep.golden";
+/// Label of images that were built here, with their content key; they outlive runs.
+pub const LABEL_BUILD: &str = "nightsweep.build";
 /// All of them: nobody else's may count.
-pub(super) const OUR_LABELS: [&str; 7] = [
+pub(super) const OUR_LABELS: [&str; 8] = [
     LABEL_RUN,
     LABEL_TRIAL,
     LABEL_CELL,
@@ -31,6 +33,7 @@ pub(super) const OUR_LABELS: [&str; 7] = [
     LABEL_SERVICE,
     LABEL_REPLICA,
     LABEL_GOLDEN,
+    LABEL_BUILD,
 ];
 
 /// Which trial something belongs to.

@@ -6,8 +6,10 @@
 
 mod failure;
 mod hanging;
+mod images;
 mod life;
 mod proxy;
 mod rare;
+mod registry;
 mod replicas;
 mod support;

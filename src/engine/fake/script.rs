@@ -15,6 +15,8 @@ pub enum FakeCall {
     FindImage,
     /// `pull_image`.
     PullImage,
+    /// `build_image`.
+    BuildImage,
     /// `create_network`.
     CreateNetwork,
     /// `create_volume`.
@@ -48,6 +50,7 @@ impl FakeCall {
             Self::Describe => "describe",
             Self::FindImage => "find_image",
             Self::PullImage => "pull_image",
+            Self::BuildImage => "build_image",
             Self::CreateNetwork => "create_network",
             Self::CreateVolume => "create_volume",
             Self::CreateContainer => "create_container",

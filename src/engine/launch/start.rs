@@ -133,7 +133,7 @@ async fn find_images<E: Engine>(
 ) -> Result<IndexMap<String, ImageFacts>, LaunchError> {
     let services = &launch.stack.services;
     let finds = services.iter().map(|(name, service)| async move {
-        let found = engine.find_image(&service.image).await;
+        let found = engine.find_image(service.launched_image()).await;
         let facts = found
             .map_err(|source| LaunchError::Engine { source })?
             .ok_or_else(|| LaunchError::ImageMissing {

@@ -5,6 +5,7 @@
 mod debugging;
 mod failures;
 mod faults;
+mod images;
 mod replicas;
 mod sweeps;
 

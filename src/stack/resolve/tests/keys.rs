@@ -203,7 +203,6 @@ fn nothing_is_ignored_without_a_word() {
             "services.app.ports",
             "services.app.restart, services.app.deploy.restart_policy",
             "services.app.logging",
-            "services.app.pull_policy",
             "services.app.build",
             "services.app.container_name",
         ]
