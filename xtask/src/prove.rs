@@ -4,6 +4,9 @@
 //! and what came out. A part that already has a file of today is not repeated,
 //! so an interrupted `prove` goes on where it stopped.
 
+mod dead_time;
+mod launches;
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,7 +22,11 @@ type Part = (
     fn(&mut Steps, &Path) -> Result<String, StepError>,
 );
 
-const PARTS: [Part; 1] = [("cold-demo", cold_demo)];
+const PARTS: [Part; 3] = [
+    ("cold-demo", cold_demo),
+    ("dead-time", dead_time::dead_time),
+    ("launches", launches::launches),
+];
 
 /// The demo's promise to a newcomer.
 const COLD_DEMO_LIMIT_MIN: f64 = 20.0;
