@@ -39,7 +39,7 @@ struct Bench<'a> {
 /// Runs the rounds; the proof as text.
 pub(super) fn dead_time(steps: &mut Steps, scratch: &Path) -> Result<String, StepError> {
     let binary = binary(steps)?;
-    let postgres = images::images(steps)?;
+    let postgres = images::images_at_hand(steps)?;
     if steps
         .ask(&mut program("docker-compose", &["version", "--short"]))
         .is_none()

@@ -16,7 +16,7 @@ const SEED: &str = "20261130";
 
 /// Runs the test with its report kept.
 pub(super) fn launches(steps: &mut Steps, scratch: &Path) -> Result<String, StepError> {
-    let postgres = images::images(steps)?;
+    let postgres = images::images_at_hand(steps)?;
     let report = scratch.join("report.md");
     let mut command = cargo(&["test", "--locked"]);
     if std::env::var_os("NIGHTSWEEP_PROVE_DEV").is_none() {
