@@ -19,7 +19,10 @@ pub(super) struct TrialOutcome {
     pub(super) started_at: String,
     /// `direct`, `published` or `remote`, once launched.
     pub(super) target_path: Option<&'static str>,
-    /// Launch to ready plus tear-down.
+    /// Time of the sweep in which this trial had no load: from its turn, when the one before
+    /// was gone, to its load, and from the end of its load until it was gone. What of the
+    /// next trial's launch overlaps with its tear-down is counted here, once, so that the
+    /// dead times of a sweep add up.
     pub(super) dead_time: Option<Duration>,
     /// Restarts of the subject.
     pub(super) restarts: Option<u32>,
