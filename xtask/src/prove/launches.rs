@@ -3,6 +3,7 @@
 //! The test of the docker suite, for longer. Read tests/it/docker/launches.rs.
 
 use std::path::Path;
+use std::process::Command;
 
 use fs_err as fs;
 
@@ -18,18 +19,18 @@ const SEED: &str = "20261130";
 pub(super) fn launches(steps: &mut Steps, scratch: &Path) -> Result<String, StepError> {
     let postgres = images::images_at_hand(steps)?;
     let report = scratch.join("report.md");
-    let mut command = cargo(&["test", "--locked"]);
-    if std::env::var_os("NIGHTSWEEP_PROVE_DEV").is_none() {
-        command.arg("--release");
-    }
+    // A test binary that is built already may be named.
+    let mut command = match std::env::var_os("NIGHTSWEEP_PROVE_TESTS") {
+        Some(tests) => Command::new(tests),
+        None => {
+            let features = ["--features", "docker-tests", "--test", "it"];
+            let mut command = cargo(&["test", "--locked", "--release"]);
+            command.args(features);
+            command
+        }
+    };
     command
-        .args([
-            "--features",
-            "docker-tests",
-            "--test",
-            "it",
-            "docker::launches",
-        ])
+        .arg("docker::launches")
         .env("NIGHTSWEEP_TEST_POSTGRES_IMAGE", postgres)
         .env("NIGHTSWEEP_TEST_LAUNCHES", N_LAUNCHES)
         .env("NIGHTSWEEP_TEST_SEED", SEED)
