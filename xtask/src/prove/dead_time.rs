@@ -108,6 +108,9 @@ fn write_matrix(bench: &Bench<'_>) -> Result<(), StepError> {
     Ok(())
 }
 
+/// Start and first health of each service. **Units**: seconds since 1970.
+type Boots = BTreeMap<String, (f64, f64)>;
+
 /// The engine's events while something runs, one a line.
 struct Events {
     child: Child,
@@ -134,33 +137,33 @@ impl Events {
     }
 
     /// Start and first health of each trial's services. **Units**: seconds since 1970.
-    fn boots(&self) -> Result<BTreeMap<String, BTreeMap<String, (f64, f64)>>, StepError> {
+    fn boots(&self) -> Result<BTreeMap<String, Boots>, StepError> {
         let mut starts: BTreeMap<(String, String), f64> = BTreeMap::new();
-        let mut boots: BTreeMap<String, BTreeMap<String, (f64, f64)>> = BTreeMap::new();
+        let mut boots: BTreeMap<String, Boots> = BTreeMap::new();
         for line in fs::read_to_string(&self.path)?.lines() {
             let parts: Vec<&str> = line.split('\t').collect();
             let [time, action, trial, service] = parts[..] else {
                 continue;
             };
-            let Ok(time_ns) = time.parse::<f64>() else {
+            let Ok(nanos) = time.parse::<f64>() else {
                 continue;
             };
-            let time_s = time_ns / 1e9;
+            let at_s = nanos / 1e9;
             let key = (trial.to_owned(), service.to_owned());
             if action == "start" {
-                starts.insert(key, time_s);
+                starts.insert(key, at_s);
             } else if action == "health_status: healthy"
                 && let Some(start) = starts.get(&key)
             {
                 let of_trial = boots.entry(key.0).or_default();
-                of_trial.entry(key.1).or_insert((*start, time_s));
+                of_trial.entry(key.1).or_insert((*start, at_s));
             }
         }
         Ok(boots)
     }
 
     /// The same once everything of the last trial has become healthy.
-    fn complete(&self, n_trials: usize) -> Result<Vec<BTreeMap<String, (f64, f64)>>, StepError> {
+    fn complete(&self, n_trials: usize) -> Result<Vec<Boots>, StepError> {
         let begun = Instant::now();
         loop {
             let boots = self.boots()?;
@@ -195,7 +198,7 @@ fn pause(time: Duration) -> Result<(), StepError> {
 }
 
 /// From start to healthy, one service after the other.
-fn boot_s(boots: &BTreeMap<String, (f64, f64)>) -> f64 {
+fn boot_s(boots: &Boots) -> f64 {
     boots.values().map(|(start, healthy)| healthy - start).sum()
 }
 
@@ -246,7 +249,7 @@ fn sweep(bench: &Bench<'_>, round: usize) -> Result<Vec<Measured>, StepError> {
 
 /// `dead_time_s` of every trial of the one run in the folder.
 fn dead_times(out: &Path) -> Result<Vec<f64>, StepError> {
-    let run = fs::read_dir(out)?
+    let run = fs::read_dir(out.join("results"))?
         .filter_map(Result::ok)
         .map(|entry| entry.path().join("trials.csv"))
         .find(|path| path.exists())
@@ -301,7 +304,7 @@ fn docker_compose(bench: &Bench<'_>, project: &str, words: &[&str]) -> Result<()
         .arg(bench.root.join("compose/testbed/compose.yaml"))
         .args(words)
         .env("TESTBED_IMAGE", "nightsweep/testbed:local")
-        .env("POSTGRES_IMAGE", &bench.postgres)
+        .env("POSTGRES_IMAGE", bench.postgres)
         .stdin(Stdio::null())
         .output()
         .map_err(|error| StepError::new(format!("cannot start docker-compose: {error}")))?;

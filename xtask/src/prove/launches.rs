@@ -20,14 +20,12 @@ pub(super) fn launches(steps: &mut Steps, scratch: &Path) -> Result<String, Step
     let postgres = images::images_at_hand(steps)?;
     let report = scratch.join("report.md");
     // A test binary that is built already may be named.
-    let mut command = match std::env::var_os("NIGHTSWEEP_PROVE_TESTS") {
-        Some(tests) => Command::new(tests),
-        None => {
-            let features = ["--features", "docker-tests", "--test", "it"];
-            let mut command = cargo(&["test", "--locked", "--release"]);
-            command.args(features);
-            command
-        }
+    let mut command = if let Some(tests) = std::env::var_os("NIGHTSWEEP_PROVE_TESTS") {
+        Command::new(tests)
+    } else {
+        let mut command = cargo(&["test", "--locked", "--release"]);
+        command.args(["--features", "docker-tests", "--test", "it"]);
+        command
     };
     command
         .arg("docker::launches")
