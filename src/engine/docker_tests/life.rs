@@ -1,9 +1,11 @@
 //! From launch to removal.
 
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use bollard::models::ContainerUpdateBody;
 use bollard::query_parameters::KillContainerOptions;
+use futures_util::StreamExt;
 
 use super::support::{Bystander, Trial, attachment, engine, stack, try_launch, words};
 use crate::engine::{
@@ -286,6 +288,30 @@ async fn a_container_gets_what_its_service_says() {
         n_volumes, 2,
         "the named one and the one without a name: {found:?}"
     );
+    trial.finish(&engine).await;
+}
+
+#[tokio::test]
+async fn the_engine_tells_of_a_change_of_health_and_of_an_end() {
+    let engine = engine().await;
+    let facts = engine.describe().await.unwrap();
+    let trial = Trial::new(&engine, "1");
+    let stack = stack();
+    let mut news = engine.news(&trial.filter());
+    let mut told = Vec::new();
+    let launched = {
+        let mut launching = pin!(try_launch(&trial, &stack, &facts));
+        loop {
+            tokio::select! {
+                launched = &mut launching => break launched.unwrap(),
+                id = news.next() => told.push(id.expect("the engine goes on telling")),
+            }
+        }
+    };
+    let is_told = |service: &str| told.contains(&launched.containers[service][0]);
+    assert!(is_told("db") && is_told("migrate"), "{told:?}");
+    assert!(!is_told("app"), "it has no healthcheck and runs");
+    drop(news);
     trial.finish(&engine).await;
 }
 

@@ -303,3 +303,97 @@ fn a_sweep_killed_at_any_moment_is_cleaned_by_its_labels() {
     );
     write_report(&report);
 }
+
+/// The engine's events of a run, as they come: seconds since 1970, what, of which trial.
+struct EngineEvents {
+    child: std::process::Child,
+    path: std::path::PathBuf,
+}
+
+impl EngineEvents {
+    fn listen(testbed: &Testbed) -> Self {
+        let path = testbed.sandbox.path().join("engine.txt");
+        let file = std::fs::File::create(&path).unwrap();
+        let format = "{{.TimeNano}} {{.Action}} {{index .Actor.Attributes \"nightsweep.trial\"}}";
+        let child = Command::new("docker")
+            .args([
+                "events",
+                "--filter",
+                "type=container",
+                "--filter",
+                "label=nightsweep.run",
+            ])
+            .args(["--format", format])
+            .stdout(file)
+            .spawn()
+            .unwrap();
+        // The engine answers long before the first trial has measured anything.
+        Self { child, path }
+    }
+
+    /// Times of what was done to the containers of a trial, in order.
+    fn times(&self, action: &str, trial: &str) -> Vec<f64> {
+        let text = std::fs::read_to_string(&self.path).unwrap();
+        let lines = text.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        lines
+            .filter(|parts| parts[1] == action && parts.last() == Some(&trial))
+            .map(|parts| parts[0].parse::<f64>().unwrap() / 1e9)
+            .collect()
+    }
+}
+
+impl Drop for EngineEvents {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_next_trial_is_created_when_nothing_is_measured_and_started_when_nothing_runs() {
+    let testbed = Testbed::new();
+    write_sweep(&testbed, 3);
+    let engine = EngineEvents::listen(&testbed);
+    let ended = testbed.run(&["run", "--json"]).exits(0);
+    assert_nothing_left();
+    let events: Vec<serde_json::Value> = ended
+        .stdout
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect();
+    let when = |name: &str, trial: u32| {
+        let found = events.iter().find(|event| {
+            event["event"] == name && event["trial"].as_u64() == Some(u64::from(trial))
+        });
+        let at = found.unwrap()["at"].as_str().unwrap();
+        at.parse::<jiff::Timestamp>()
+            .unwrap()
+            .as_duration()
+            .as_secs_f64()
+    };
+    wait_until(Duration::from_secs(10), || {
+        engine.times("destroy", "3").len() == 3
+    });
+    for trial in [1_u32, 2] {
+        let (this, next) = (trial.to_string(), (trial + 1).to_string());
+        let created = engine.times("create", &next);
+        let started = engine.times("start", &next);
+        assert_eq!((created.len(), started.len()), (3, 3));
+        // Events of the sweep are told in whole milliseconds.
+        let measured = when("window_measured", trial) - 0.001;
+        assert!(
+            created.iter().all(|at| *at >= measured),
+            "{created:?}, measured at {measured}"
+        );
+        let gone = engine.times("destroy", &this);
+        let last = gone.iter().copied().fold(0.0, f64::max);
+        assert_eq!(gone.len(), 3);
+        assert!(
+            started.iter().all(|at| *at >= last),
+            "{started:?}, gone at {last}"
+        );
+        assert!(created.iter().all(|at| *at < started[0]));
+        let row = &testbed.rows()[usize::try_from(trial).unwrap()];
+        assert!(row.number("dead_time_s") > 0.0);
+    }
+}
