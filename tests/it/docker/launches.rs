@@ -37,7 +37,7 @@ volumes:
 fn matrix(repeats: u32) -> String {
     format!(
         "format = 1\n\n[sweep]\nname = \"launches\"\nstack = [\"compose.yaml\"]\nsubject = \"app\"\ntier = \"cpus\"\n\n\
-         [axes]\ncpus = [1]\n\n[trials]\nrepeats = {repeats}\norder = \"listed\"\nready_timeout = \"10s\"\n\n\
+         [axes]\ncpus = [1]\n\n[trials]\nrepeats = {repeats}\norder = \"listed\"\nready_timeout = \"10s\"\nmax_consecutive_failures = 0\n\n\
          [load]\nworkload = \"workload.toml\"\ntarget = \"http://app:8080\"\n\
          ready = {{ path = \"/metrics\", status = 200 }}\ntimeout = \"2s\"\ndrain = \"1s\"\n\n\
          [[phase]]\nname = \"stress\"\nwindow = true\nanswers = \"capacity\"\nclosed = {{ users = 2 }}\nduration = \"1s\"\n"
@@ -209,6 +209,11 @@ fn launches_under_random_kills_leave_nothing_and_every_trial_has_a_row() {
         "a row for every trial"
     );
     for row in &rows {
+        assert_ne!(
+            row.text("verdict"),
+            "skipped",
+            "every trial is launched: {row:?}"
+        );
         let is_valid = row.text("verdict") == "valid";
         assert!(is_valid || !row.text("reason").is_empty(), "{row:?}");
         assert_eq!(is_valid, !row.text("throughput_rps").is_empty(), "{row:?}");
