@@ -14,6 +14,7 @@
 mod api;
 mod cgroup;
 mod clean;
+mod cpu;
 mod docker;
 mod error;
 pub mod fake;
@@ -42,6 +43,7 @@ pub use api::{
 };
 pub use cgroup::{Cgroup, CpuQuota, KernelLimit, KernelLimits, find_cgroup, read_kernel_limits};
 pub use clean::{CleanReport, CleanRequest, clean, remove_run};
+pub use cpu::{CpuPlan, CpuProblem, CpuRequest, Known, TierCpus, TierStacks, Topology, plan_cpus};
 pub use docker::DockerEngine;
 pub use error::{EngineError, EngineErrorKind};
 pub use host::{HostCpu, HostUse, host_use, parse_host_cpu, read_host_cpu};

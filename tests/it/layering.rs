@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Modules that anyone may use and that use nothing but each other.
-const LEAVES: [&str; 6] = [
+const LEAVES: [&str; 7] = [
+    "cpus",
     "placed",
     "problem",
     "scalar",
