@@ -8,6 +8,8 @@ use indexmap::IndexMap;
 
 use super::error::AppError;
 use super::inputs::Inputs;
+use super::isolation::Isolated;
+use crate::cpus::CpuSet;
 use crate::load::{LoadModel, PhasePlan};
 use crate::matrix::{ASSUMED_DEAD_TIME, Answers, CellLoad, CellPhase};
 use crate::problem::{Problem, Problems};
@@ -31,11 +33,12 @@ pub(super) struct Choices {
 /// a target that has no address.
 pub(super) async fn sweep_plan(
     inputs: &Inputs,
-    stacks: &[Arc<Stack>],
+    isolated: &Isolated,
     run_id: String,
     host_cpus: u32,
     choices: Choices,
 ) -> Result<SweepPlan, AppError> {
+    let (stacks, cpu_plan) = (&isolated.stacks, &isolated.plan);
     let too_large: Vec<Option<Reason>> = stacks
         .iter()
         .map(|stack| too_large(stack, host_cpus))
@@ -52,6 +55,7 @@ pub(super) async fn sweep_plan(
         .iter()
         .map(|trial| {
             let cell = &inputs.plan.cells[trial.cell];
+            let tier = inputs.plan.tier_of(trial.cell).to_string();
             let own = |values: Vec<(&str, &crate::scalar::Scalar)>| -> IndexMap<_, _> {
                 values
                     .into_iter()
@@ -67,6 +71,8 @@ pub(super) async fn sweep_plan(
                 derived: own(cell.derived().collect()),
                 variables: inputs.workload_variables(cell),
                 stack: Arc::clone(&stacks[trial.cell]),
+                generator_cpus: cpu_plan.generator_of(&tier).cloned(),
+                shares_cpus: cpu_plan.subject_shares(&tier),
                 phases: inputs
                     .plan
                     .phases(cell)
@@ -78,11 +84,17 @@ pub(super) async fn sweep_plan(
         })
         .collect();
     let trials = &sweep.trials;
-    let load_threads = sweep.load.threads.unwrap_or_else(default_load_threads);
+    // More threads than CPUs of their own would only take turns on them.
+    let most_threads = cpu_plan.generator.as_ref().map_or(usize::MAX, CpuSet::len);
+    let load_threads = sweep
+        .load
+        .threads
+        .unwrap_or_else(|| default_load_threads().min(most_threads));
     Ok(SweepPlan {
         run_id,
         jobs,
         subject: sweep.subject.value.clone(),
+        cpu_lines: cpu_plan.lines(sweep.tier()),
         target: target(inputs).await?,
         workload: Arc::clone(&inputs.workload),
         settings: Settings {

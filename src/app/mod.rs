@@ -11,6 +11,7 @@ mod error;
 mod init;
 mod inputs;
 mod interrupt;
+mod isolation;
 mod jobs;
 mod load;
 mod manifest;

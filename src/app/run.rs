@@ -11,13 +11,16 @@ use super::environment::Environment;
 use super::error::{AppError, Outcome};
 use super::inputs::Inputs;
 use super::interrupt::Interrupts;
+use super::isolation::isolate;
 use super::jobs::{Choices, sweep_plan};
 use super::manifest::manifest;
 use super::plan::{deduplicated, refuse_unsupported};
 use super::report::draw;
 use crate::cli::RunArgs;
+use crate::cpus::CpuSet;
 use crate::engine::{DockerEngine, Engine, HostFacts, ImageFacts, Owner, ensure_images};
 use crate::event::{Event, EventKind};
+use crate::load::pin_all_threads;
 use crate::report::{ConsoleReporter, JsonReporter, PlainReporter, Printer, Reporter};
 use crate::results::{
     OperationsCsv, RunFolder, RunsFolder, TrialColumns, TrialsCsv, run_id, write_manifest,
@@ -33,6 +36,8 @@ const LEAVE_LIMIT: Duration = Duration::from_secs(5);
 struct Prepared {
     inputs: Inputs,
     stacks: Vec<Arc<Stack>>,
+    /// CPUs of the generator, where it has a place of its own.
+    generator: Option<CpuSet>,
     engine: Arc<DockerEngine>,
     facts: HostFacts,
     owner: Owner,
@@ -105,17 +110,19 @@ async fn prepare(
         fail_fast: arguments.fail_fast,
         skip_too_large: arguments.skip_too_large,
     };
-    let plan = sweep_plan(&inputs, &stacks, id, facts.cpus, choices).await?;
+    let isolated = isolate(&inputs, &stacks, &facts, arguments.cpu_mode)?;
+    let plan = sweep_plan(&inputs, &isolated, id, facts.cpus, choices).await?;
     let images = ensure_images_of(&*engine, &plan, printer).await?;
 
     let folder = RunsFolder::under(&arguments.out).create(&plan.run_id)?;
-    let record = manifest(&inputs, &plan, &stacks, environment, &facts, &images);
+    let record = manifest(&inputs, &plan, &isolated, environment, &facts, &images);
     write_manifest(&folder.manifest(), &record, &inputs.secrets)?;
     keep_inputs(&inputs, &folder, &arguments.matrix.matrix)?;
     let sinks = open_sinks(&inputs, &stacks, folder)?;
     Ok(Prepared {
         inputs,
-        stacks,
+        stacks: isolated.stacks,
+        generator: isolated.plan.generator,
         engine,
         facts,
         owner,
@@ -140,8 +147,17 @@ async fn sweep(
         plan,
         mut record,
         mut sinks,
+        generator,
         ..
     } = prepared;
+    if let Some(cpus) = &generator {
+        // The threads that write and wait stay off the subject's CPUs as well.
+        pin_all_threads(cpus).map_err(|error| {
+            AppError::environment(
+                anyhow::Error::new(error).context(format!("keep nightsweep on CPUs {cpus}")),
+            )
+        })?;
+    }
     let secrets = sinks.secrets.clone();
     let manifest_path = sinks.folder.manifest();
     let mut manifest_error = None;

@@ -6,6 +6,7 @@ use super::environment::Environment;
 use super::error::{AppError, Outcome};
 use super::inputs::Inputs;
 use super::interrupt::Interrupts;
+use super::isolation::isolate;
 use super::jobs::{Choices, sweep_plan};
 use super::plan::refuse_unsupported;
 use crate::cli::UpArgs;
@@ -42,8 +43,10 @@ pub(super) async fn up(
         environment.now().as_second() & 0xffff,
         environment.random_id()
     );
-    let plan = sweep_plan(&inputs, &stacks, id.clone(), facts.cpus, Choices::default()).await?;
-    let stack = &stacks[0];
+    let isolated = isolate(&inputs, &stacks, &facts, arguments.cpu_mode)?;
+    let choices = Choices::default();
+    let plan = sweep_plan(&inputs, &isolated, id.clone(), facts.cpus, choices).await?;
+    let stack = &isolated.stacks[0];
     let images = stack
         .services
         .values()
@@ -69,6 +72,9 @@ pub(super) async fn up(
         facts: &facts,
     };
     printer.note(&format!("launching {}", arguments.cell));
+    for line in &plan.cpu_lines {
+        printer.note(&format!("  {line}"));
+    }
     let launched = tokio::select! {
         launched = launch(&lease, &request) => launched,
         () = interrupts.wait() => {

@@ -150,6 +150,8 @@ pub struct HostFacts {
     pub architecture: String,
     /// Storage driver.
     pub storage_driver: String,
+    /// Whether a container can be confined to given CPUs.
+    pub has_cpusets: bool,
     /// Whether container addresses can be reached from here.
     pub direct: bool,
     /// Whether a port published on the engine's loopback address is reached from here.

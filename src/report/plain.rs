@@ -38,6 +38,7 @@ pub(super) fn line_of(kind: &EventKind) -> Option<String> {
             folder,
             n_trials,
             n_skipped,
+            cpus,
             estimate_s,
         } => {
             let skipped = if *n_skipped > 0 {
@@ -45,10 +46,15 @@ pub(super) fn line_of(kind: &EventKind) -> Option<String> {
             } else {
                 String::new()
             };
-            format!(
+            let mut text = format!(
                 "run {run_id}: {n_trials} trials{skipped}, about {}, rows go to {folder}",
                 seconds(*estimate_s)
-            )
+            );
+            for line in cpus {
+                // Writing to a String cannot fail.
+                let _ = write!(text, "\n        {line}");
+            }
+            text
         }
         EventKind::TrialStarted { trial, left_s } => {
             format!("{} launching, {} left", name_of(trial), seconds(*left_s))

@@ -9,6 +9,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 
 use super::Reason;
+use crate::cpus::CpuSet;
 use crate::load::{LoadModel, PhasePlan, Workload};
 use crate::scalar::Scalar;
 use crate::stack::Stack;
@@ -22,6 +23,8 @@ pub struct SweepPlan {
     pub jobs: Vec<Job>,
     /// The service that is being sized.
     pub subject: String,
+    /// Whose CPUs are whose, one line each.
+    pub cpu_lines: Vec<String>,
     /// Where load goes.
     pub target: TargetSpec,
     /// What is sent.
@@ -49,6 +52,10 @@ pub struct Job {
     pub variables: IndexMap<String, String>,
     /// What is launched.
     pub stack: Arc<Stack>,
+    /// CPUs of the load threads; `None` leaves them where they are.
+    pub generator_cpus: Option<CpuSet>,
+    /// Whether the subject shares CPUs with the generator or other services.
+    pub shares_cpus: bool,
     /// Stretches of load, in order.
     pub phases: Vec<JobPhase>,
     /// Why it is not run, where it is not.

@@ -136,6 +136,7 @@ impl<E: Engine> Trial<'_, E> {
                 .map(|phase| phase.plan.clone())
                 .collect(),
             threads: plan.settings.load_threads,
+            cpus: self.job.generator_cpus.clone(),
             timeout: plan.settings.request_timeout,
             drain: plan.settings.drain,
             seed: plan.settings.seed,

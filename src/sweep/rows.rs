@@ -10,6 +10,7 @@ use indexmap::IndexMap;
 use super::loading::pacing_of;
 use super::outcome::{TrialOutcome, WindowOutcome};
 use super::{Ending, Job, JobPhase, Reason, Settings, SweepPlan};
+use crate::cpus::CpuSet;
 use crate::engine::CounterDelta;
 use crate::load::LoadModel;
 use crate::measure::{Figures, Judgement, judge};
@@ -64,9 +65,14 @@ pub(super) fn windows(job: &Job) -> impl Iterator<Item = (usize, &JobPhase)> {
         .filter(|(_, phase)| phase.plan.window)
 }
 
-/// The CPU limit a service is launched with. **Units**: cores.
+/// The CPU limit a service is launched with: its quota, else its CPUs. **Units**: cores.
 fn cpu_limit(stack: &Stack, service: &str) -> Option<f64> {
-    stack.services.get(service).and_then(|service| service.cpus)
+    let service = stack.services.get(service)?;
+    let n_cpus = || {
+        let cpus: CpuSet = service.cpuset.as_deref()?.parse().ok()?;
+        Some(cpus.len() as f64).filter(|n| *n > 0.0)
+    };
+    service.cpus.or_else(n_cpus)
 }
 
 /// Load that ran before a window without being measured.
@@ -105,11 +111,14 @@ fn base_row(run_id: &str, job: &Job, phase: &JobPhase) -> TrialRow {
         users,
         planned_rate_rps,
         window_s: Some(phase.plan.duration.as_secs_f64()),
-        flags: phase
-            .load_tied_to_knob
-            .then(|| "load_tied_to_knob".to_owned())
-            .into_iter()
-            .collect(),
+        flags: [
+            (phase.load_tied_to_knob, "load_tied_to_knob"),
+            (job.shares_cpus, "shared_cpus"),
+        ]
+        .into_iter()
+        .filter(|(is_so, _)| *is_so)
+        .map(|(_, flag)| flag.to_owned())
+        .collect(),
         service_cpu_cores: job
             .stack
             .services

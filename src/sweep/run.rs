@@ -208,6 +208,7 @@ fn started(plan: &SweepPlan, sinks: &Sinks, progress: &Progress) -> EventKind {
         folder: sinks.folder.path().display().to_string(),
         n_trials: count(plan.jobs.len()),
         n_skipped: count(n_skipped),
+        cpus: plan.cpu_lines.clone(),
         estimate_s: progress.left_s(Duration::ZERO),
     }
 }

@@ -217,7 +217,9 @@ fn on_two_cores_one_is_the_subjects_and_a_subject_of_two_shares_all() {
     insta::assert_snapshot!(lines(&plan), @"
     CPUs 0-1 of this host in 2 cores
     cpu_mode quota: the subject's limit is a quota per period
-    cpus = 0.5, 1: subject on CPU 1, other services on CPU 0, generator on CPU 0
+    cpus = 0.5: subject on CPU 1, other services on CPU 0, generator on CPU 0
+      shared: the generator shares CPU 0 with other services
+    cpus = 1: subject on CPU 1, other services on CPU 0, generator on CPU 0
       shared: the generator shares CPU 0 with other services
       note: the subject may run on no more CPUs than its limit, so its quota hardly ever stops it
     cpus = 2: subject anywhere, other services anywhere, generator on CPUs 0-1
@@ -285,10 +287,10 @@ fn a_core_is_only_halved_where_there_is_no_other_and_that_is_said() {
     let plan = on(one_core).plan(&[1.0]);
     assert!(plan.subject_shares("1"));
     insta::assert_snapshot!(lines(&plan), @"
-    CPUs 0-1 of this host in 1 cores with siblings
+    CPUs 0-1 of this host in 1 core with siblings
     cpu_mode quota: the subject's limit is a quota per period
     cpus = 1: subject on CPU 1, other services on CPU 0, generator on CPU 0
-      shared: the subject shares a core with the generator or other services: CPU 0 are siblings of its CPUs
+      shared: the subject shares a core with the generator or other services, who run on its sibling 0
       shared: the generator shares CPU 0 with other services
       note: the subject may run on no more CPUs than its limit, so its quota hardly ever stops it
     ");
@@ -409,7 +411,7 @@ fn an_engine_that_cannot_confine_is_said_and_changes_nothing() {
     CPUs 0-1 of this host in 2 cores
     cpu_mode quota: the subject's limit is a quota per period
     cpus = 1: subject anywhere, other services anywhere, generator anywhere
-      shared: the subject shares CPUs 0-1 with the generator and other services; its limit leaves no CPU to anybody else
+      shared: the subject shares CPUs 0-1 with the generator and other services
     nothing is kept on CPUs of its own: the engine cannot confine a container to CPUs
     ");
 }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::cpus::CpuSet;
+use crate::engine::HostFacts;
 
 /// Where what is known of the CPUs comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -55,6 +56,17 @@ impl Topology {
             let here = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
             Self::of_count(engine_cpus.unwrap_or(u32::try_from(here).unwrap_or(1)))
         })
+    }
+
+    /// The CPUs of an engine's host: this one's where both run on one kernel, else the count.
+    pub fn of_engine(facts: &HostFacts) -> Self {
+        let kernel = fs_err::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let is_here = facts.direct || (facts.local && facts.kernel == kernel.trim());
+        if is_here {
+            Self::of_this_host(Some(facts.cpus))
+        } else {
+            Self::of_count(facts.cpus)
+        }
     }
 
     /// So many CPUs of an engine on another kernel.

@@ -68,6 +68,8 @@ impl Engine for DockerEngine {
             kernel: info.kernel_version.unwrap_or_default(),
             architecture: info.architecture.unwrap_or_default(),
             storage_driver: info.driver.unwrap_or_default(),
+            // What does not say so is taken at its word when a container is made.
+            has_cpusets: info.cpu_set.unwrap_or(true),
             direct: direct && is_native,
             local: self.reach != Reach::Remote,
         })

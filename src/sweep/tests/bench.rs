@@ -81,6 +81,8 @@ pub(super) fn job(trial: u32) -> Job {
         derived: IndexMap::new(),
         variables: IndexMap::new(),
         stack: stack(),
+        generator_cpus: None,
+        shares_cpus: false,
         phases: vec![
             phase("warm-up", false),
             phase("first", true),
@@ -129,6 +131,7 @@ impl Bench {
             run_id: "r".to_owned(),
             jobs: (1..=n).map(job).collect(),
             subject: "app".to_owned(),
+            cpu_lines: Vec::new(),
             target: TargetSpec::Service {
                 service: "app".to_owned(),
                 port: address.port(),
