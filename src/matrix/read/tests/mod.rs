@@ -1,6 +1,7 @@
 //! What is said about files that are wrong.
 
 mod damaged;
+mod host;
 
 use super::*;
 use crate::matrix::{Answers, Order, PhaseLoad, State, TargetUrl};
