@@ -10,11 +10,12 @@ use super::error::AppError;
 use super::inputs::Inputs;
 use super::isolation::Isolated;
 use crate::cpus::CpuSet;
+use crate::engine::LaunchTarget;
 use crate::load::{LoadModel, PhasePlan};
-use crate::matrix::{ASSUMED_DEAD_TIME, Answers, CellLoad, CellPhase};
+use crate::matrix::{ASSUMED_DEAD_TIME, Answers, Cell, CellLoad, CellPhase, Prove};
 use crate::problem::{Problem, Problems};
 use crate::stack::Stack;
-use crate::sweep::{Job, JobPhase, ReadySpec, Reason, Settings, Slo, SweepPlan, TargetSpec};
+use crate::sweep::{Job, JobPhase, Knob, ReadySpec, Reason, Settings, Slo, SweepPlan, TargetSpec};
 
 /// Most load threads unless the user says otherwise: two carry far more than a
 /// service under test on the same host, and each takes a core from it.
@@ -73,6 +74,7 @@ pub(super) async fn sweep_plan(
                 stack: Arc::clone(&stacks[trial.cell]),
                 generator_cpus: cpu_plan.generator_of(&tier).cloned(),
                 shares_cpus: cpu_plan.subject_shares(&tier),
+                knobs: sweep.proves.iter().map(|prove| knob(prove, cell)).collect(),
                 phases: inputs
                     .plan
                     .phases(cell)
@@ -94,6 +96,7 @@ pub(super) async fn sweep_plan(
         run_id,
         jobs,
         subject: sweep.subject.value.clone(),
+        images: IndexMap::new(),
         cpu_lines: cpu_plan.lines(sweep.tier()),
         target: target(inputs).await?,
         workload: Arc::clone(&inputs.workload),
@@ -116,6 +119,20 @@ pub(super) async fn sweep_plan(
             assumed_dead_time: ASSUMED_DEAD_TIME,
         },
     })
+}
+
+fn knob(prove: &Prove, cell: &Cell) -> Knob {
+    let url = &prove.url.value;
+    Knob {
+        url: url.text.clone(),
+        place: LaunchTarget {
+            service: url.host.clone(),
+            port: url.port,
+        },
+        path: prove.path.clone(),
+        reported: prove.reported.clone(),
+        expected: prove.equals.of(cell),
+    }
 }
 
 /// Load threads when nobody says how many.

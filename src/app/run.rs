@@ -23,7 +23,8 @@ use crate::event::{Event, EventKind};
 use crate::load::pin_all_threads;
 use crate::report::{ConsoleReporter, JsonReporter, PlainReporter, Printer, Reporter};
 use crate::results::{
-    OperationsCsv, RunFolder, RunsFolder, TrialColumns, TrialsCsv, run_id, write_manifest,
+    OperationsCsv, ProofsJsonl, RunFolder, RunsFolder, TrialColumns, TrialsCsv, run_id,
+    write_manifest,
 };
 use crate::secret::Secrets;
 use crate::stack::Stack;
@@ -111,8 +112,12 @@ async fn prepare(
         skip_too_large: arguments.skip_too_large,
     };
     let isolated = isolate(&inputs, &stacks, &facts, arguments.cpu_mode)?;
-    let plan = sweep_plan(&inputs, &isolated, id, facts.cpus, choices).await?;
+    let mut plan = sweep_plan(&inputs, &isolated, id, facts.cpus, choices).await?;
     let images = ensure_images_of(&*engine, &plan, printer).await?;
+    let digests = images
+        .iter()
+        .map(|(image, facts)| (image.clone(), facts.digest.clone()));
+    plan.images = digests.collect();
 
     let folder = RunsFolder::under(&arguments.out).create(&plan.run_id)?;
     let record = manifest(&inputs, &plan, &isolated, environment, &facts, &images);
@@ -291,6 +296,7 @@ fn open_sinks(
     Ok(Sinks {
         trials: TrialsCsv::open(&folder.trials_csv(), columns)?,
         operations: OperationsCsv::open(&folder.operations_csv())?,
+        proofs: ProofsJsonl::open(&folder.proofs())?,
         secrets: inputs.secrets.clone(),
         folder,
     })

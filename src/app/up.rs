@@ -63,7 +63,13 @@ pub(super) async fn up(
     };
     let lease = Lease::take(Arc::clone(&engine), tag);
     let (target, ready) = target_of(&plan);
+    let asked: Vec<LaunchTarget> = plan.jobs[0]
+        .knobs
+        .iter()
+        .map(|knob| knob.place.clone())
+        .collect();
     let request = Launch {
+        asked: &asked,
         stack,
         subject: &plan.subject,
         target: target.as_ref(),

@@ -6,7 +6,7 @@
 //!
 //! In reading order: `api.rs` (the trait), `support.rs` (what no
 //! launch can do yet), `trial.rs` (names and labels),
-//! `launch/` (from nothing to ready), `proof.rs` (limits in force), `telemetry.rs`,
+//! `cpu/` (whose CPUs are whose), `launch/` (from nothing to ready), `reach.rs`, `proof.rs` (limits in force), `telemetry.rs`,
 //! `host.rs` and `cgroup.rs` (counters), `watch.rs` (exits), `logs.rs`,
 //! `teardown.rs` (the lease), `owner.rs` and `clean.rs` (leftovers), `docker/`
 //! (the real engine) and `fake/` (a scripted one for tests).
@@ -25,6 +25,7 @@ mod logs;
 mod owner;
 mod probe;
 mod proof;
+mod reach;
 mod support;
 mod teardown;
 mod telemetry;
@@ -41,7 +42,9 @@ pub use api::{
     ContainerId, ContainerRequest, Counters, Engine, Health, HostFacts, ImageFacts, Inspection,
     Labels, Leftover, LeftoverKind, Limits, RunState,
 };
-pub use cgroup::{Cgroup, CpuQuota, KernelLimit, KernelLimits, find_cgroup, read_kernel_limits};
+pub use cgroup::{
+    Cgroup, CpuQuota, KernelCpu, KernelLimit, KernelLimits, find_cgroup, read_kernel_limits,
+};
 pub use clean::{CleanReport, CleanRequest, clean, remove_run};
 pub use cpu::{CpuPlan, CpuProblem, CpuRequest, Known, TierCpus, TierStacks, Topology, plan_cpus};
 pub use docker::DockerEngine;
@@ -53,11 +56,14 @@ pub use launch::{
 };
 pub use logs::{collect_logs, collect_trial_logs};
 pub use owner::{Liveness, Owner, OwnerParseError};
-pub use probe::{ProbeAnswer, ProbeFailure, ReadyProbe};
+pub use probe::{Page, ProbeAnswer, ProbeFailure, ReadyProbe};
 pub use proof::{
-    LimitsNotApplied, Proof, ProofError, check_limits, compare_inspection, compare_kernel,
-    nano_cpus,
+    InspectedLimits, LimitsNotApplied, PlannedLimits, Proof, ProofError, ProofReading,
+    ServiceReading, VariableReading, changed_variables, check_limits, compare_environment,
+    compare_image, compare_inspection, compare_kernel, compare_kernel_cpu, nano_cpus, read_proof,
+    sample_cpu,
 };
+pub use reach::{ReachError, reach};
 pub use support::{Unsupported, check_stack};
 pub use teardown::{Lease, TeardownReport};
 pub use telemetry::{CounterDelta, Reading, difference, differences, snapshot};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use indexmap::IndexMap;
 
-use super::Reason;
+use super::{Knob, Reason};
 use crate::cpus::CpuSet;
 use crate::load::{LoadModel, PhasePlan, Workload};
 use crate::scalar::Scalar;
@@ -23,6 +23,8 @@ pub struct SweepPlan {
     pub jobs: Vec<Job>,
     /// The service that is being sized.
     pub subject: String,
+    /// Content digests of the images by reference, as they were before the first trial.
+    pub images: IndexMap<String, String>,
     /// Whose CPUs are whose, one line each.
     pub cpu_lines: Vec<String>,
     /// Where load goes.
@@ -56,6 +58,8 @@ pub struct Job {
     pub generator_cpus: Option<CpuSet>,
     /// Whether the subject shares CPUs with the generator or other services.
     pub shares_cpus: bool,
+    /// What services must say of their own knobs.
+    pub knobs: Vec<Knob>,
     /// Stretches of load, in order.
     pub phases: Vec<JobPhase>,
     /// Why it is not run, where it is not.

@@ -29,12 +29,19 @@ impl<E: Engine> Trial<'_, E> {
             }),
             TargetSpec::Remote { .. } => None,
         };
+        let asked: Vec<LaunchTarget> = self
+            .job
+            .knobs
+            .iter()
+            .map(|knob| knob.place.clone())
+            .collect();
         let ready = plan.settings.ready.as_ref().map(|ready| ReadyProbe {
             path: ready.path.clone(),
             status: ready.status,
             host: host_of(&plan.target),
         });
         let request = Launch {
+            asked: &asked,
             stack: &self.job.stack,
             subject: &plan.subject,
             target: target.as_ref(),
@@ -50,6 +57,7 @@ impl<E: Engine> Trial<'_, E> {
                 .await
                 .map_err(|error| launch_reason(&error))?;
             self.await_remote(ready.as_ref()).await?;
+            self.check_knobs(&launched, "ready").await?;
             Ok(launched)
         };
         let result = tokio::select! {

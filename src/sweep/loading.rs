@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::FusedFuture;
+use serde_json::json;
 
 use super::edge::host_busy_cores;
 use super::outcome::WindowOutcome;
@@ -15,7 +16,9 @@ use super::shell::{Trial, until_asked};
 use super::target::{address_of, base_path_of, host_of};
 use super::versions::{idle_connect_ms, versions};
 use super::{Action, Ending, JobPhase, Reason, Signal, State, step};
-use crate::engine::{Engine, Exit, Launched, Proof, differences, watch_exits};
+use crate::engine::{
+    Engine, Exit, Launched, LimitsNotApplied, Proof, differences, sample_cpu, watch_exits,
+};
 use crate::event::EventKind;
 use crate::load::{LoadModel, LoadPlan, LoadSignal, RunningLoad, Target};
 use crate::measure::Pacing;
@@ -25,6 +28,10 @@ use crate::problem::chain;
 const LOAD_SLACK: Duration = Duration::from_secs(30);
 /// When an edge cannot be read, the container's exit usually arrives within this.
 const EXIT_GRACE: Duration = Duration::from_secs(1);
+
+/// How often the kernel's CPU files are read while a window is open: a change that lasts
+/// less than that can still slip through, one that decides a window's figures cannot.
+const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
 impl<E: Engine> Trial<'_, E> {
     /// Asks the first stack that came up what runs in it.
@@ -62,6 +69,8 @@ impl<E: Engine> Trial<'_, E> {
         let limit =
             load_of(self.job) + (settings.drain + settings.request_timeout) * n_phases + LOAD_SLACK;
         let mut deadline = pin!(tokio::time::sleep(limit));
+        let mut sampling = tokio::time::interval(SAMPLE_EVERY);
+        sampling.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut oom_killed = None;
         loop {
             let signal = tokio::select! {
@@ -70,6 +79,12 @@ impl<E: Engine> Trial<'_, E> {
                 exit = &mut exit => {
                     oom_killed = exit.as_ref().ok().map(|exit| exit.oom_killed);
                     Signal::Broke(exit_reason(exit.map_err(|error| chain(&error))))
+                }
+                _ = sampling.tick(), if state == State::Measuring => {
+                    match sample_cpu(engine, launched, &self.job.stack) {
+                        Ok(()) => continue,
+                        Err(wrong) => Signal::Broke(self.changed_inside(&wrong)),
+                    }
                 }
                 signal = load.next() => match signal {
                     Some(signal) => {
@@ -83,7 +98,21 @@ impl<E: Engine> Trial<'_, E> {
                             },
                         }
                     }
-                    None => Signal::LoadDone,
+                    None => {
+                        let mut asked = self.shared.interrupted.clone();
+                        tokio::select! {
+                            biased;
+                            () = until_asked(&mut asked, 1) => Signal::Interrupted,
+                            checked = self.check_knobs(launched, "end") => match checked {
+                                Ok(()) => Signal::LoadDone,
+                                Err(reason) => {
+                                    // Since when it is so nobody knows.
+                                    self.windows.clear();
+                                    Signal::Broke(reason)
+                                }
+                            },
+                        }
+                    }
                 },
                 () = &mut deadline => Signal::DeadlinePassed,
             };
@@ -115,6 +144,13 @@ impl<E: Engine> Trial<'_, E> {
                 (State::Stopping(Ending::Failed(reason)), oom_killed)
             }
         }
+    }
+
+    /// A limit that was changed while a window was open, be it only for a while.
+    fn changed_inside(&mut self, wrong: &LimitsNotApplied) -> Reason {
+        let words = format!("while the window was open, {wrong}");
+        self.keep_proof(None, "inside", json!({ "wrong": words }));
+        Reason::new("limits_not_applied", words)
     }
 
     fn start_load(&self, launched: &Launched) -> Result<RunningLoad, Reason> {
@@ -160,7 +196,7 @@ impl<E: Engine> Trial<'_, E> {
                 if !plan.window {
                     return None;
                 }
-                match self.read_edge(launched).await {
+                match self.read_edge(launched, phase, "start").await {
                     Ok(edge) => {
                         self.left_edge = Some(edge);
                         Some(Signal::WindowOpened)
@@ -182,7 +218,7 @@ impl<E: Engine> Trial<'_, E> {
             }
             LoadSignal::PhaseEnded { phase, .. } => {
                 let left = self.left_edge.take()?;
-                match self.read_edge(launched).await {
+                match self.read_edge(launched, phase, "end").await {
                     Ok(right) => {
                         self.closed = Some((phase, left, right));
                         Some(Signal::WindowClosed)
@@ -205,6 +241,8 @@ impl<E: Engine> Trial<'_, E> {
                         phase: closed,
                         counters: differences(&left.readings, &right.readings),
                         host_busy_cores: host_busy_cores(&left, &right),
+                        is_environment_changed: left.is_environment_changed
+                            || right.is_environment_changed,
                         proof: if left.proof.min(right.proof) == Proof::Kernel {
                             "kernel"
                         } else {

@@ -150,6 +150,9 @@ fn fill(row: &mut TrialRow, window: &WindowOutcome, phase: &JobPhase, plan: &Swe
     if verdict.judgement != Judgement::Failed {
         row.flags
             .extend(verdict.flags.iter().map(|flag| flag.code().to_owned()));
+        if window.is_environment_changed {
+            row.flags.push("environment_changed".to_owned());
+        }
     }
     fill_figures(row, window);
     fill_host(row, window, &plan.subject);

@@ -15,8 +15,8 @@ use crate::engine::{Engine, HostFacts, Owner};
 use crate::event::{Event, EventKind, TrialRef};
 use crate::problem::chain;
 use crate::results::{
-    OperationKey, OperationsCsv, ResultsError, RunFolder, TrialRow, TrialsCsv, Verdict,
-    write_histogram_log,
+    OperationKey, OperationsCsv, ProofsJsonl, ResultsError, RunFolder, TrialRow, TrialsCsv,
+    Verdict, write_histogram_log,
 };
 use crate::secret::Secrets;
 use crate::units::format_duration;
@@ -34,6 +34,8 @@ pub struct Sinks {
     pub trials: TrialsCsv,
     /// Rows of operations.
     pub operations: OperationsCsv,
+    /// What was planned and what was read.
+    pub proofs: ProofsJsonl,
     /// What must not be written.
     pub secrets: Secrets,
 }
@@ -97,6 +99,7 @@ pub async fn run<E: Engine>(
     emit: &mut dyn FnMut(Event),
 ) -> Result<SweepSummary, SweepError> {
     let secrets = sinks.secrets.clone();
+    let shared_secrets = secrets.clone();
     let mut emit = |kind: EventKind| {
         let kind = redacted(kind, &secrets);
         emit(Event {
@@ -111,6 +114,7 @@ pub async fn run<E: Engine>(
         facts: host.0,
         owner: host.1,
         clock,
+        secrets: &shared_secrets,
         interrupted,
         versions_seen: AtomicBool::new(false),
     };
@@ -347,6 +351,8 @@ fn keep_trial(
             .append(&key, &window.summary)
             .map_err(failed)?;
     }
+    let kept = sinks.proofs.append(&outcome.proofs, &sinks.secrets);
+    kept.map_err(failed)?;
     for (service, text) in &outcome.logs {
         sinks
             .folder

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use serde_json::Value;
 use tokio::sync::watch;
 
 use super::edge::Edge;
@@ -22,6 +23,7 @@ use crate::engine::{
 use crate::event::{EventKind, TrialRef};
 use crate::measure::{Judgement, judge};
 use crate::problem::chain;
+use crate::secret::Secrets;
 
 /// What every trial of a sweep shares.
 pub(super) struct Shared<'a, E: Engine> {
@@ -30,6 +32,8 @@ pub(super) struct Shared<'a, E: Engine> {
     pub(super) facts: &'a HostFacts,
     pub(super) owner: &'a Owner,
     pub(super) clock: Clock,
+    /// What must not be written.
+    pub(super) secrets: &'a Secrets,
     /// How often the user has asked to stop.
     pub(super) interrupted: watch::Receiver<u32>,
     /// Whether a stack of this run has been asked what runs in it.
@@ -44,6 +48,8 @@ pub(super) struct Trial<'a, E: Engine> {
     pub(super) progress: &'a Progress,
     pub(super) emit: &'a mut dyn FnMut(EventKind),
     pub(super) windows: Vec<WindowOutcome>,
+    /// Lines of proofs.jsonl.
+    pub(super) proofs: Vec<Value>,
     pub(super) left_edge: Option<Edge>,
     pub(super) closed: Option<(usize, Edge, Edge)>,
 }
@@ -72,6 +78,7 @@ pub(super) async fn run_trial<E: Engine>(
         progress,
         emit,
         windows: Vec::new(),
+        proofs: Vec::new(),
         left_edge: None,
         closed: None,
     };
@@ -90,6 +97,7 @@ pub(super) async fn run_trial<E: Engine>(
         (state, oom_killed) = trial.load(launched, state).await;
     }
     let windows = std::mem::take(&mut trial.windows);
+    let proofs = std::mem::take(&mut trial.proofs);
     let keeps_logs = needs_logs(&state, job, &windows);
     let engine = &**shared.engine;
     let looked = async {
@@ -129,6 +137,7 @@ pub(super) async fn run_trial<E: Engine>(
             )),
         },
         windows,
+        proofs,
         started_at,
         target_path: launched
             .as_ref()

@@ -18,7 +18,8 @@ use super::connection::{CALL_LIMIT, PULL_LIMIT, Reach, SLOW_CALL_LIMIT, call, fa
 use super::{DockerEngine, answers, requests};
 use crate::engine::{
     ContainerId, ContainerRequest, Counters, Engine, EngineError, EngineErrorKind, HostFacts,
-    ImageFacts, Inspection, KernelLimits, Labels, Leftover, LeftoverKind, RunState,
+    ImageFacts, Inspection, KernelCpu, KernelLimits, Labels, Leftover, LeftoverKind, RunState,
+    find_cgroup,
 };
 use crate::stack::{Network, Volume};
 
@@ -322,6 +323,21 @@ impl Engine for DockerEngine {
             .then(|| self.cgroup_of(id, seen.pid))
             .flatten()
             .map(|cgroup| cgroup.limits())
+    }
+
+    fn kernel_cpu(&self, id: &ContainerId) -> Option<KernelCpu> {
+        Some(self.known_cgroup(id)?.cpu_now())
+    }
+
+    fn process_environment(
+        &self,
+        id: &ContainerId,
+        seen: &Inspection,
+    ) -> Option<Vec<(String, String)>> {
+        // The pid may be another host's: it must lead to a control group of this container.
+        find_cgroup(seen.pid, id)?;
+        let bytes = fs_err::read(format!("/proc/{}/environ", seen.pid)).ok()?;
+        Some(answers::environ(&bytes))
     }
 
     async fn wait_for_exit(&self, id: &ContainerId) -> Result<(), EngineError> {

@@ -189,7 +189,7 @@ fn try_creation(
         networks: &map(&[("back", "ns-ab-3-back"), ("front", "ns-ab-3-front")]),
         volumes: &map(&[("pgdata", "ns-ab-3-pgdata")]),
         labels: &labels,
-        publish_port,
+        publish_ports: publish_port.into_iter().collect(),
     })
 }
 
@@ -362,7 +362,7 @@ fn an_inspection_reads_state_health_limits_and_addresses() {
     assert_eq!(seen.limits.nano_cpus, 500_000_000);
     assert_eq!((seen.limits.memory_bytes, seen.limits.pids), (1_048_576, 9));
     assert_eq!(seen.addresses.len(), 1);
-    assert_eq!(seen.published.unwrap().to_string(), "127.0.0.1:49153");
+    assert_eq!(seen.published[&8080].to_string(), "127.0.0.1:49153");
     assert_eq!((seen.pid, seen.restarts), (77, 2));
 }
 

@@ -10,8 +10,8 @@ use super::script::{FakeCall, FakeExit};
 use super::state::{Container, State, conflict, limits_of, thing};
 use crate::engine::{
     ContainerId, ContainerRequest, Counters, Engine, EngineError, EngineErrorKind, HostFacts,
-    ImageFacts, Inspection, KernelLimits, LABEL_SERVICE, Labels, Leftover, LeftoverKind,
-    ProbeAnswer, ProbeFailure, ReadyProbe, RunState,
+    ImageFacts, Inspection, KernelCpu, KernelLimits, LABEL_SERVICE, Labels, Leftover, LeftoverKind,
+    Page, ProbeAnswer, ProbeFailure, ReadyProbe, RunState,
 };
 use crate::stack::{MountSource, Network, Volume};
 
@@ -105,7 +105,8 @@ impl Engine for FakeEngine {
                     _ => image.as_ref().is_some_and(|image| image.has_healthcheck),
                 },
                 networks,
-                publish_port: request.publish_port,
+                publish_ports: request.publish_ports.clone(),
+                environment: service.environment.clone().into_iter().collect(),
                 image_digest: image.map(|image| image.digest).unwrap_or_default(),
                 ip: scripted.unwrap_or(IpAddr::V4(Ipv4Addr::new(10, 77, high, low))),
                 started_at: None,
@@ -150,11 +151,17 @@ impl Engine for FakeEngine {
                 limits: container.limits.clone(),
                 addresses: networks.map(|name| (name.clone(), container.ip)).collect(),
                 published: container
-                    .publish_port
+                    .publish_ports
+                    .iter()
                     .filter(|_| is_running)
-                    .map(|port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)),
+                    .map(|port| (*port, SocketAddr::new(Ipv4Addr::LOCALHOST.into(), *port)))
+                    .collect(),
                 pid: if is_running { container.pid } else { 0 },
                 image_digest: container.image_digest.clone(),
+                environment: behaviour
+                    .environment
+                    .clone()
+                    .unwrap_or_else(|| container.environment.clone()),
             })
         })
     }
@@ -264,6 +271,30 @@ impl Engine for FakeEngine {
         .flatten()
     }
 
+    fn kernel_cpu(&self, id: &ContainerId) -> Option<KernelCpu> {
+        self.with_container(FakeCall::Inspect, id, |_, behaviour| {
+            Ok(behaviour.kernel_limits.clone())
+        })
+        .ok()
+        .flatten()
+        .map(|limits| KernelCpu {
+            quota: limits.cpu,
+            cpuset: limits.cpuset,
+        })
+    }
+
+    fn process_environment(
+        &self,
+        id: &ContainerId,
+        _seen: &Inspection,
+    ) -> Option<Vec<(String, String)>> {
+        self.with_container(FakeCall::Inspect, id, |_, behaviour| {
+            Ok(behaviour.process_environment.clone())
+        })
+        .ok()
+        .flatten()
+    }
+
     async fn wait_for_exit(&self, id: &ContainerId) -> Result<(), EngineError> {
         // Not through `inspect`: the log is for calls that callers decide on.
         loop {
@@ -278,14 +309,27 @@ impl Engine for FakeEngine {
     async fn probe(
         &self,
         address: SocketAddr,
-        _probe: &ReadyProbe,
+        probe: &ReadyProbe,
         limit: Duration,
     ) -> Result<ProbeAnswer, ProbeFailure> {
+        let page = self.fetch(address, probe, limit).await?;
+        Ok(ProbeAnswer {
+            status: page.status,
+            body_head: String::new(),
+        })
+    }
+
+    async fn fetch(
+        &self,
+        address: SocketAddr,
+        probe: &ReadyProbe,
+        limit: Duration,
+    ) -> Result<Page, ProbeFailure> {
         let service = {
             let mut state = self.lock();
             let containers = state.things.iter_mut().filter_map(|t| t.container.as_mut());
             let mut reached = containers.filter(|container| {
-                container.ip == address.ip() || container.publish_port == Some(address.port())
+                container.ip == address.ip() || container.publish_ports.contains(&address.port())
             });
             reached
                 .next()
@@ -307,9 +351,13 @@ impl Engine for FakeEngine {
             container.state() == RunState::Running && container.has_run_for(behaviour.answers_after)
         });
         if answers {
-            return Ok(ProbeAnswer {
+            return Ok(Page {
                 status: behaviour.status,
-                body_head: String::new(),
+                body: behaviour
+                    .pages
+                    .get(&probe.path)
+                    .cloned()
+                    .unwrap_or_default(),
             });
         }
         Err(ProbeFailure::Refused)

@@ -1,5 +1,6 @@
 //! What a test can ask of the fake engine.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -113,6 +114,12 @@ pub struct Behaviour {
     pub limits_from_look: Option<(usize, Limits)>,
     /// What the kernel enforces; `None` when its files cannot be read.
     pub kernel_limits: Option<KernelLimits>,
+    /// Variables it was made with, where they are not those asked for.
+    pub environment: Option<Vec<(String, String)>>,
+    /// Variables its process was given; `None` when they cannot be read.
+    pub process_environment: Option<Vec<(String, String)>>,
+    /// Bodies it answers with, by path and query; empty ones for all others.
+    pub pages: HashMap<String, String>,
     /// What it wrote.
     pub log: String,
     /// CPU it uses while it runs. **Units**: cores.
@@ -136,6 +143,9 @@ impl Default for Behaviour {
             status: 200,
             limits_from_look: None,
             kernel_limits: None,
+            environment: None,
+            process_environment: None,
+            pages: HashMap::new(),
             log: String::new(),
             cpu_cores: 0.5,
             address: None,

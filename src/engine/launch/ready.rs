@@ -44,7 +44,7 @@ pub(super) async fn locate<E: Engine>(
             .engine_networks(&target.service)
             .find_map(|network| seen.addresses.get(network))
             .map(|ip| SocketAddr::new(*ip, target.port)),
-        TargetPath::Published => seen.published,
+        TargetPath::Published => seen.published.get(&target.port).copied(),
     };
     address.ok_or_else(|| LaunchError::Unusable {
         service: target.service.clone(),

@@ -202,10 +202,7 @@ async fn create_all<E: Engine>(
         .collect::<Result<(), _>>()?;
 
     let make_containers = join_all(stack.services.iter().map(|(name, service)| {
-        let is_target = launch.target.filter(|target| target.service == *name);
-        let publish_port = is_target
-            .filter(|_| path == Some(TargetPath::Published))
-            .map(|target| target.port);
+        let publish_ports = ports_to_publish(launch, path, name);
         let (networks, volumes) = (&networks, &volumes);
         async move {
             let request = ContainerRequest {
@@ -214,7 +211,7 @@ async fn create_all<E: Engine>(
                 networks,
                 volumes,
                 labels: &tag.service_labels(name),
-                publish_port,
+                publish_ports,
             };
             let id = engine.create_container(request).await;
             let id = id.map_err(failed(format!("service `{name}`")))?;
@@ -226,4 +223,23 @@ async fn create_all<E: Engine>(
         .into_iter()
         .collect::<Result<_, LaunchError>>()?;
     Ok((networks, containers))
+}
+
+/// Ports of a service that must be reached through the loopback address.
+///
+/// Without a target nothing says how the stack is reached; whether containers can be
+/// does.
+fn ports_to_publish(launch: &Launch<'_>, path: Option<TargetPath>, service: &str) -> Vec<u16> {
+    let is_direct = path.map_or(launch.facts.direct, |path| path == TargetPath::Direct);
+    if is_direct {
+        return Vec::new();
+    }
+    let places = launch.target.into_iter().chain(launch.asked);
+    let mut ports: Vec<u16> = places
+        .filter(|place| place.service == service)
+        .map(|place| place.port)
+        .collect();
+    ports.sort_unstable();
+    ports.dedup();
+    ports
 }

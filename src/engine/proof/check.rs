@@ -1,9 +1,16 @@
 //! Looking at every container of a launch and comparing.
 
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
+use indexmap::IndexMap;
+use serde::Serialize;
 
-use super::compare::{LimitsNotApplied, Proof, compare_inspection, compare_kernel};
-use crate::engine::{Engine, EngineError, Inspection, Launched, RunState};
+use super::compare::{
+    LimitsNotApplied, Proof, changed_variables, compare_environment, compare_image,
+    compare_inspection, compare_kernel, compare_kernel_cpu,
+};
+use crate::engine::{
+    ContainerId, Engine, EngineError, Inspection, KernelLimits, Launched, Limits, RunState,
+};
 use crate::stack::{Service, Stack};
 
 /// Why limits could not be proved.
@@ -37,6 +44,102 @@ pub enum ProofError {
     },
 }
 
+/// What one look at all containers of a launch showed.
+#[derive(Debug)]
+pub struct ProofReading {
+    /// By container, in the order of the stack.
+    pub services: Vec<ServiceReading>,
+    /// The weakest proof, or the first thing that is wrong.
+    pub outcome: Result<Proof, ProofError>,
+}
+
+/// What was planned for one container, and what was read of it.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct ServiceReading {
+    /// Compose name.
+    pub service: String,
+    /// The container.
+    pub container: String,
+    /// The limits of the stack.
+    pub planned: PlannedLimits,
+    /// What the engine holds; `None` when it could not be asked.
+    pub inspect: Option<InspectedLimits>,
+    /// What the kernel enforces; `None` when its files cannot be read from here.
+    pub kernel: Option<KernelLimits>,
+    /// Image recorded before, where one was.
+    pub image_planned: Option<String>,
+    /// Image it was made from.
+    pub image: Option<String>,
+    /// The stack's variables as they were found. **Shape**: in the order of the stack.
+    pub environment: Vec<VariableReading>,
+    /// Whether the process's own variables could be read.
+    pub is_process_read: bool,
+    /// What is not as planned, in words.
+    pub wrong: Option<String>,
+}
+
+/// The limits of a service as its stack gives them.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PlannedLimits {
+    /// CPU quota. **Units**: cores.
+    pub cpus: Option<f64>,
+    /// CPUs.
+    pub cpuset: Option<String>,
+    /// Memory. **Units**: bytes.
+    pub mem_limit: Option<u64>,
+    /// Processes.
+    pub pids_limit: Option<i64>,
+}
+
+/// The engine's side of a container.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct InspectedLimits {
+    /// What it was doing.
+    pub state: RunState,
+    /// Its limits.
+    pub limits: Limits,
+}
+
+/// One variable of the stack.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct VariableReading {
+    /// Its name.
+    pub name: String,
+    /// Its value in the stack.
+    pub planned: String,
+    /// Its value when the container was made.
+    pub inspect: Option<String>,
+    /// Its value as the first process has it; `None` when absent or not read.
+    pub process: Option<String>,
+    /// Whether the first process has it otherwise than the stack says.
+    pub is_changed: bool,
+}
+
+impl ServiceReading {
+    fn of(name: &str, service: &Service, id: &ContainerId) -> Self {
+        Self {
+            service: name.to_owned(),
+            container: id.0.clone(),
+            planned: PlannedLimits {
+                cpus: service.cpus,
+                cpuset: service.cpuset.clone(),
+                mem_limit: service.mem_limit,
+                pids_limit: service.pids_limit,
+            },
+            ..Self::default()
+        }
+    }
+
+    /// Variables that the first process has otherwise than the stack says.
+    pub fn changed_variables(&self) -> impl Iterator<Item = &str> {
+        let changed = self
+            .environment
+            .iter()
+            .filter(|variable| variable.is_changed);
+        changed.map(|variable| variable.name.as_str())
+    }
+}
+
 /// What somebody did to a container that no limit shows.
 fn disturbance(service: &Service, seen: &Inspection) -> Option<String> {
     if seen.state == RunState::Paused {
@@ -57,34 +160,138 @@ pub async fn check_limits<E: Engine>(
     launched: &Launched,
     stack: &Stack,
 ) -> Result<Proof, ProofError> {
-    let checks = stack.services.iter().map(|(name, service)| async move {
-        let id = launched
-            .containers
-            .get(name)
-            .ok_or_else(|| ProofError::NotLaunched {
-                service: name.clone(),
-            })?;
-        let seen = engine
-            .inspect(id)
-            .await
-            .map_err(|source| ProofError::Engine {
-                service: name.clone(),
-                source,
-            })?;
-        if let Some(what) = disturbance(service, &seen) {
+    let images = stack
+        .services
+        .iter()
+        .filter_map(|(name, service)| {
+            let facts = launched.images.get(name)?;
+            Some((service.image.clone(), facts.digest.clone()))
+        })
+        .collect();
+    read_proof(engine, launched, stack, &images).await.outcome
+}
+
+/// Looks at every container once, compares, and keeps what was read.
+///
+/// `images` are content digests by reference, as they were recorded before; what is not
+/// among them is not compared.
+pub async fn read_proof<E: Engine>(
+    engine: &E,
+    launched: &Launched,
+    stack: &Stack,
+    images: &IndexMap<String, String>,
+) -> ProofReading {
+    let looks = stack.services.iter().map(|(name, service)| async move {
+        let Some(id) = launched.containers.get(name) else {
             let service = name.clone();
-            return Err(ProofError::Disturbed { service, what });
+            return (None, Err(ProofError::NotLaunched { service }));
+        };
+        let is_completed = launched.completed.contains(name);
+        let mut reading = ServiceReading::of(name, service, id);
+        reading.image_planned = images.get(&service.image).cloned();
+        let outcome = look(engine, (name, service, id), is_completed, &mut reading).await;
+        if let Err(error) = &outcome {
+            reading.wrong = Some(error.to_string());
         }
-        compare_inspection(name, service, &seen.limits)?;
-        if launched.completed.contains(name) {
-            // It uses nothing any more, and its control group is gone.
-            return Ok(Proof::Kernel);
-        }
-        match engine.kernel_limits(id, &seen) {
-            Some(limits) => compare_kernel(name, service, &limits).map_err(ProofError::from),
-            None => Ok(Proof::Inspect),
-        }
+        (Some(reading), outcome)
     });
-    let proofs = try_join_all(checks).await?;
-    Ok(proofs.into_iter().min().unwrap_or(Proof::Inspect))
+    let (readings, outcomes): (Vec<_>, Vec<_>) = join_all(looks).await.into_iter().unzip();
+    let proofs: Result<Vec<Proof>, ProofError> = outcomes.into_iter().collect();
+    ProofReading {
+        services: readings.into_iter().flatten().collect(),
+        outcome: proofs.map(|proofs| proofs.into_iter().min().unwrap_or(Proof::Inspect)),
+    }
+}
+
+/// One look at one container.
+async fn look<E: Engine>(
+    engine: &E,
+    (name, service, id): (&str, &Service, &ContainerId),
+    is_completed: bool,
+    reading: &mut ServiceReading,
+) -> Result<Proof, ProofError> {
+    let seen = engine
+        .inspect(id)
+        .await
+        .map_err(|source| ProofError::Engine {
+            service: name.to_owned(),
+            source,
+        })?;
+    reading.inspect = Some(InspectedLimits {
+        state: seen.state,
+        limits: seen.limits.clone(),
+    });
+    reading.image = Some(seen.image_digest.clone());
+    // What has ended uses nothing any more: its control group and process are gone.
+    let is_alive = !is_completed && seen.state == RunState::Running;
+    let process = is_alive
+        .then(|| engine.process_environment(id, &seen))
+        .flatten();
+    reading.is_process_read = process.is_some();
+    reading.environment = variables(service, &seen.environment, process.as_deref());
+    reading.kernel = (!is_completed)
+        .then(|| engine.kernel_limits(id, &seen))
+        .flatten();
+
+    if let Some(what) = disturbance(service, &seen) {
+        let service = name.to_owned();
+        return Err(ProofError::Disturbed { service, what });
+    }
+    compare_inspection(name, service, &seen.limits)?;
+    if let Some(recorded) = &reading.image_planned {
+        compare_image(name, recorded, &seen.image_digest)?;
+    }
+    compare_environment(name, service, &seen.environment)?;
+    if is_completed {
+        return Ok(Proof::Kernel);
+    }
+    match &reading.kernel {
+        Some(limits) => compare_kernel(name, service, limits).map_err(ProofError::from),
+        None => Ok(Proof::Inspect),
+    }
+}
+
+fn variables(
+    service: &Service,
+    inspect: &[(String, String)],
+    process: Option<&[(String, String)]>,
+) -> Vec<VariableReading> {
+    let changed = process
+        .and_then(|process| changed_variables(service, process))
+        .unwrap_or_default();
+    let value =
+        |of: &[(String, String)], name: &str| super::compare::value_of(of, name).map(str::to_owned);
+    service
+        .environment
+        .iter()
+        .map(|(name, planned)| VariableReading {
+            name: name.clone(),
+            planned: planned.clone(),
+            inspect: value(inspect, name),
+            process: process.and_then(|process| value(process, name)),
+            is_changed: changed.contains(&name.as_str()),
+        })
+        .collect()
+}
+
+/// Compares every running container's quota and CPUs with what the kernel enforces now.
+///
+/// Reads two or three small files for each container and asks the engine nothing, so that it
+/// can be done while a window is open; what cannot be read is not judged.
+///
+/// **Errors**: the first that is not as planned.
+pub fn sample_cpu<E: Engine>(
+    engine: &E,
+    launched: &Launched,
+    stack: &Stack,
+) -> Result<(), LimitsNotApplied> {
+    for (name, id) in launched.running() {
+        let Some(service) = stack.services.get(name) else {
+            continue;
+        };
+        if let Some(cpu) = engine.kernel_cpu(id) {
+            compare_kernel_cpu(name, service, &cpu)?;
+        }
+    }
+    Ok(())
 }

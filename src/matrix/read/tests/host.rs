@@ -6,7 +6,10 @@ use crate::cpus::CpuMode;
 #[test]
 fn hosts_and_proofs_are_read() {
     let sweep = good(LEAST);
-    assert_eq!((sweep.host.cpu_mode.is_none(), sweep.host.reserve_cpus), (true, None));
+    assert_eq!(
+        (sweep.host.cpu_mode.is_none(), sweep.host.reserve_cpus),
+        (true, None)
+    );
     assert!(sweep.proves.is_empty());
     let more = "[host]\ncpu_mode = 'cpuset'\nreserve_cpus = 2\n\
         [[prove]]\nurl = 'http://app:8080/metrics?full=1'\nseries = 'pool{name=\"main\"}'\nequals = '${cpus}'\n\
@@ -17,8 +20,14 @@ fn hosts_and_proofs_are_read() {
     let [first, second] = sweep.proves.as_slice() else {
         panic!("{:?}", sweep.proves);
     };
-    assert_eq!((first.url.value.host.as_str(), first.url.value.port), ("app", 8080));
-    assert_eq!((first.path.as_str(), second.path.as_str()), ("/metrics?full=1", "/"));
+    assert_eq!(
+        (first.url.value.host.as_str(), first.url.value.port),
+        ("app", 8080)
+    );
+    assert_eq!(
+        (first.path.as_str(), second.path.as_str()),
+        ("/metrics?full=1", "/")
+    );
     assert_eq!(first.reported.to_string(), "pool{name=\"main\"}");
     assert_eq!(second.equals.as_str(), "8");
     assert_eq!(second.url.value.port, 80);
