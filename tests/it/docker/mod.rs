@@ -5,6 +5,8 @@
 mod debugging;
 mod failures;
 mod faults;
+mod isolation;
+mod proofs;
 mod sweeps;
 
 use std::fmt::Write as _;
