@@ -1,6 +1,6 @@
 //! Threads kept on given CPUs.
 //!
-//! **Source**: sched_setaffinity(2). A thread inherits the CPUs of whoever starts it.
+//! **Source**: the manual page `sched_setaffinity(2)`. A thread inherits the CPUs of whoever starts it.
 
 use std::io;
 

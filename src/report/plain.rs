@@ -46,15 +46,11 @@ pub(super) fn line_of(kind: &EventKind) -> Option<String> {
             } else {
                 String::new()
             };
-            let mut text = format!(
-                "run {run_id}: {n_trials} trials{skipped}, about {}, rows go to {folder}",
-                seconds(*estimate_s)
-            );
-            for line in cpus {
-                // Writing to a String cannot fail.
-                let _ = write!(text, "\n        {line}");
-            }
-            text
+            let about = seconds(*estimate_s);
+            let cpus: String = cpus.iter().flat_map(|line| ["\n        ", line]).collect();
+            format!(
+                "run {run_id}: {n_trials} trials{skipped}, about {about}, rows go to {folder}{cpus}"
+            )
         }
         EventKind::TrialStarted { trial, left_s } => {
             format!("{} launching, {} left", name_of(trial), seconds(*left_s))

@@ -98,21 +98,7 @@ impl<E: Engine> Trial<'_, E> {
                             },
                         }
                     }
-                    None => {
-                        let mut asked = self.shared.interrupted.clone();
-                        tokio::select! {
-                            biased;
-                            () = until_asked(&mut asked, 1) => Signal::Interrupted,
-                            checked = self.check_knobs(launched, "end") => match checked {
-                                Ok(()) => Signal::LoadDone,
-                                Err(reason) => {
-                                    // Since when it is so nobody knows.
-                                    self.windows.clear();
-                                    Signal::Broke(reason)
-                                }
-                            },
-                        }
-                    }
+                    None => self.end_load(launched).await,
                 },
                 () = &mut deadline => Signal::DeadlinePassed,
             };
@@ -143,6 +129,23 @@ impl<E: Engine> Trial<'_, E> {
                 let reason = Reason::new("load_failed", chain(&error));
                 (State::Stopping(Ending::Failed(reason)), oom_killed)
             }
+        }
+    }
+
+    /// The load has ended: the services are asked for their knobs once more.
+    async fn end_load(&mut self, launched: &Launched) -> Signal {
+        let mut asked = self.shared.interrupted.clone();
+        tokio::select! {
+            biased;
+            () = until_asked(&mut asked, 1) => Signal::Interrupted,
+            checked = self.check_knobs(launched, "end") => match checked {
+                Ok(()) => Signal::LoadDone,
+                Err(reason) => {
+                    // Since when it is so nobody knows.
+                    self.windows.clear();
+                    Signal::Broke(reason)
+                }
+            },
         }
     }
 

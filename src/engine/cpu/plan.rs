@@ -222,7 +222,7 @@ fn need_of(request: &CpuRequest<'_>, tier: &TierStacks<'_>) -> Need {
             if name == request.subject {
                 match set_of(service) {
                     Some(set) => {
-                        need.own_set = Some(need.own_set.take().unwrap_or_default().joined(&set))
+                        need.own_set = Some(need.own_set.take().unwrap_or_default().joined(&set));
                     }
                     None => is_limited &= whole.is_some(),
                 }
@@ -378,17 +378,10 @@ impl Layout {
         let split = (fewest..=wanted)
             .rev()
             .find_map(|n| cores.take_among(n, own, least.max(1)));
-        match split {
-            Some(generator) => {
-                self.generator = Some(generator);
-                self.others = Some(cores.set());
-                self.is_split = true;
-            }
-            None => {
-                self.generator = Some(cores.set().common(own)).filter(|set| !set.is_empty());
-                self.others = Some(cores.set());
-            }
-        }
+        self.is_split = split.is_some();
+        let shared = || Some(cores.set().common(own)).filter(|set| !set.is_empty());
+        self.generator = split.or_else(shared);
+        self.others = Some(cores.set());
     }
 
     fn fits(&self, need: &Need) -> bool {

@@ -552,7 +552,7 @@ proptest::proptest! {
             }
             if let Some(app) = &app {
                 proptest::prop_assert!(app.len() as f64 >= *limit);
-                proptest::prop_assert!(!is_cpuset || app.len() as f64 == *limit);
+                proptest::prop_assert!(!is_cpuset || app.len() == *limit as usize);
             }
             let generator = plan.generator_of(name).unwrap();
             let app = app.unwrap_or_else(|| topology.cpus.clone());

@@ -117,7 +117,7 @@ impl Topology {
             Some(_) => online,
             None => own.clone(),
         };
-        let nodes = nodes_of(read, &cpus);
+        let node_of = nodes_of(read, &cpus);
         let mut cores: BTreeMap<(u32, u32, u32), CpuSet> = BTreeMap::new();
         let mut packages = CpuSet::default();
         for cpu in cpus.iter() {
@@ -134,12 +134,12 @@ impl Topology {
             packages = packages.joined(&CpuSet::from_iter([package]));
             let siblings = siblings.common(&cpus);
             let lowest = siblings.iter().next().unwrap_or(cpu);
-            let node = nodes.get(&lowest).copied().unwrap_or(0);
+            let node = node_of.get(&lowest).copied().unwrap_or(0);
             cores.insert((node, package, lowest), siblings);
         }
         let mut seen: Vec<u32> = cpus
             .iter()
-            .filter_map(|cpu| nodes.get(&cpu).copied())
+            .filter_map(|cpu| node_of.get(&cpu).copied())
             .collect();
         seen.sort_unstable();
         seen.dedup();

@@ -64,9 +64,11 @@ pub(super) fn with_words(
             .clone()
             .unwrap_or_else(|| topology.own.clone())
     });
-    let free = (!need.free_others.is_empty())
-        .then(|| cpus.others.clone().unwrap_or_else(|| all.clone()))
-        .unwrap_or_default();
+    let free = if need.free_others.is_empty() {
+        CpuSet::default()
+    } else {
+        cpus.others.clone().unwrap_or_else(|| all.clone())
+    };
     let others = free.joined(&need.other_sets);
     let why = match (cpus.subject.is_some(), need.subject) {
         (false, None) => "; it has no CPU limit, so it can use all",

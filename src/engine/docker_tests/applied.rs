@@ -125,8 +125,8 @@ async fn variables_are_read_as_the_process_was_given_them_and_an_entrypoint_may_
     assert_eq!(of("app").image_planned, of("app").image);
     if of("app").is_process_read {
         assert_eq!(of("app").changed_variables().count(), 0, "{:?}", of("app"));
-        let changed: Vec<&str> = of("changes").changed_variables().collect();
-        assert_eq!(changed, ["THREADS", "SECRET"]);
+        let names: Vec<&str> = of("changes").changed_variables().collect();
+        assert_eq!(names, ["THREADS", "SECRET"]);
         let seen = engine.inspect(&launched.containers["app"]).await.unwrap();
         let process = engine
             .process_environment(&launched.containers["app"], &seen)

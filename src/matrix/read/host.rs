@@ -152,17 +152,15 @@ fn equals(
 ) -> Option<ValueText> {
     let name = table.name();
     let DeValue::String(_) = entry.value.get_ref() else {
-        return match scalar(entry.value.get_ref()) {
-            Ok(value) => ValueText::parse(&value.to_string()).ok(),
-            Err(_) => {
-                table.wrong(
-                    entry,
-                    "a text such as \"${db_pool}\", or a plain value",
-                    notes,
-                );
-                None
-            }
-        };
+        if let Ok(value) = scalar(entry.value.get_ref()) {
+            return ValueText::parse(&value.to_string()).ok();
+        }
+        table.wrong(
+            entry,
+            "a text such as \"${db_pool}\", or a plain value",
+            notes,
+        );
+        return None;
     };
     let quoted = table.quoted(entry, notes)?;
     let text = table.text(entry, notes)?.value;

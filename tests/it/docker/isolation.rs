@@ -15,7 +15,7 @@ const SHORT: Phases = Phases {
 };
 
 /// `Cpus_allowed_list` of all threads of a process, by their names.
-fn threads_of(pid: &str) -> Vec<(String, String)> {
+pub(super) fn threads_of(pid: &str) -> Vec<(String, String)> {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
         return Vec::new();
     };
@@ -38,8 +38,8 @@ fn threads_of(pid: &str) -> Vec<(String, String)> {
 fn cpus_of(list: &str) -> BTreeSet<u32> {
     list.split(',')
         .flat_map(|part| {
-            let (first, last) = part.split_once('-').unwrap_or((part, part));
-            first.parse::<u32>().unwrap()..=last.parse().unwrap()
+            let (low, high) = part.split_once('-').unwrap_or((part, part));
+            low.parse::<u32>().unwrap()..=high.parse().unwrap()
         })
         .collect()
 }
@@ -65,7 +65,7 @@ fn seen_under_load(testbed: &Testbed, run: &[&str]) -> [Vec<(String, String)>; 3
         .unwrap();
     let own_pid = child.id().to_string();
     let running = Running::new(child);
-    wait_until(Duration::from_secs(60), || {
+    wait_until(Duration::from_mins(1), || {
         threads_of(&own_pid)
             .iter()
             .any(|(name, _)| name == "load-conductor")
@@ -75,13 +75,13 @@ fn seen_under_load(testbed: &Testbed, run: &[&str]) -> [Vec<(String, String)>; 3
     let pid_of =
         |service: &str| docker(&["inspect", "-f", "{{.State.Pid}}", &testbed.running(service)]);
     let seen = [threads_of(&pid_of("app")), threads_of(&pid_of("db")), ours];
-    running.end(Duration::from_secs(60)).exits(0);
+    running.end(Duration::from_mins(1)).exits(0);
     assert_nothing_left();
     seen
 }
 
 #[test]
-fn threads_of_subject_and_generator_stay_on_cpus_of_their_own() {
+pub(super) fn threads_of_subject_and_generator_stay_on_cpus_of_their_own() {
     let n_cpus = std::thread::available_parallelism().unwrap().get();
     assert!(n_cpus > 1, "needs a CPU beside the subject's");
     for mode in ["quota", "cpuset"] {

@@ -199,6 +199,11 @@ impl Running {
         Self { child: Some(child) }
     }
 
+    /// Its process id.
+    pub(super) fn id(&self) -> String {
+        self.child.as_ref().unwrap().id().to_string()
+    }
+
     /// Sends a signal by name, as `INT`.
     pub(super) fn signal(&self, name: &str) {
         let child = self.child.as_ref().unwrap();

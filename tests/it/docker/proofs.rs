@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::isolation::threads_of;
 use super::{Phases, Testbed, assert_nothing_left, docker, wait_until};
 use crate::support::repository;
 
@@ -100,14 +101,13 @@ fn a_limit_that_is_changed_and_changed_back_inside_a_window_fails_the_trial() {
     let long = Phases { stress: 8, ..SHORT };
     testbed.matrix("cpus = [1]\nweb = [2]", long, "");
     let running = testbed.start(&["run"]);
-    let app = testbed.container_of("app");
-    // The window is open once the warm-up of one second is over; connections tell of load.
-    wait_until(Duration::from_secs(60), || {
-        let stats = docker(&["exec", &app, "/testbed", "healthcheck"]);
-        let _ = stats;
-        let cpu = docker(&["stats", "--no-stream", "--format", "{{.CPUPerc}}", &app]);
-        cpu.trim_end_matches('%').parse::<f64>().unwrap_or(0.0) > 30.0
+    // Load threads are there from the warm-up on, which lasts a second.
+    wait_until(Duration::from_mins(1), || {
+        threads_of(&running.id())
+            .iter()
+            .any(|(name, _)| name == "load-conductor")
     });
+    let app = testbed.container_of("app");
     std::thread::sleep(Duration::from_millis(1_500));
     docker(&["update", "--cpus", "2", &app]);
     std::thread::sleep(Duration::from_millis(1_500));
@@ -115,7 +115,7 @@ fn a_limit_that_is_changed_and_changed_back_inside_a_window_fails_the_trial() {
     let _ = std::process::Command::new("docker")
         .args(["update", "--cpus", "1", &app])
         .output();
-    running.end(Duration::from_secs(60)).exits(4);
+    running.end(Duration::from_mins(1)).exits(4);
     assert_nothing_left();
     let row = &testbed.rows()[0];
     assert_eq!(row.text("reason"), "limits_not_applied", "{row:?}");
