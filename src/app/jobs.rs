@@ -74,6 +74,7 @@ pub(super) async fn sweep_plan(
                 stack: Arc::clone(&stacks[trial.cell]),
                 generator_cpus: cpu_plan.generator_of(&tier).cloned(),
                 shares_cpus: cpu_plan.subject_shares(&tier),
+                asked: sweep.proves.iter().map(place).collect(),
                 knobs: sweep.proves.iter().map(|prove| knob(prove, cell)).collect(),
                 phases: inputs
                     .plan
@@ -121,14 +122,19 @@ pub(super) async fn sweep_plan(
     })
 }
 
+fn place(prove: &Prove) -> LaunchTarget {
+    let url = &prove.url.value;
+    LaunchTarget {
+        service: url.host.clone(),
+        port: url.port,
+    }
+}
+
 fn knob(prove: &Prove, cell: &Cell) -> Knob {
     let url = &prove.url.value;
     Knob {
         url: url.text.clone(),
-        place: LaunchTarget {
-            service: url.host.clone(),
-            port: url.port,
-        },
+        place: place(prove),
         path: prove.path.clone(),
         reported: prove.reported.clone(),
         expected: prove.equals.of(cell),

@@ -9,6 +9,7 @@ use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use futures_util::stream::{self, BoxStream, StreamExt};
 use indexmap::IndexMap;
 use serde::Serialize;
 
@@ -318,6 +319,15 @@ pub trait Engine: Send + Sync + 'static {
             }
             Ok(())
         }
+    }
+
+    /// Containers with these labels of which something is new: their health changed, they ended.
+    ///
+    /// Hints, so that nobody has to look often: one may be lost, the answer may end at
+    /// any time, and what is so is found out by a look. The default never says anything.
+    fn news<'a>(&'a self, labels: &[String]) -> BoxStream<'a, ContainerId> {
+        let _ = labels;
+        stream::pending().boxed()
     }
 
     /// One readiness request to a service of the stack.

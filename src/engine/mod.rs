@@ -5,7 +5,7 @@
 //! matrix; it gets a resolved stack and gives back addresses, proof and counters.
 //!
 //! In reading order: `api.rs` (the trait), `support.rs` (what no
-//! launch can do yet), `trial.rs` (names and labels),
+//! launch can do yet), `trial.rs` (names and labels), `replica.rs` (a service with several containers),
 //! `cpu/` (whose CPUs are whose), `launch/` (from nothing to ready), `reach.rs`, `proof.rs` (limits in force), `telemetry.rs`,
 //! `host.rs` and `cgroup.rs` (counters), `watch.rs` (exits), `logs.rs`,
 //! `teardown.rs` (the lease), `owner.rs` and `clean.rs` (leftovers), `docker/`
@@ -26,6 +26,7 @@ mod owner;
 mod probe;
 mod proof;
 mod reach;
+mod replica;
 mod support;
 mod teardown;
 mod telemetry;
@@ -64,10 +65,14 @@ pub use proof::{
     sample_cpu,
 };
 pub use reach::{ReachError, reach};
+pub use replica::Replica;
 pub use support::{Unsupported, check_stack};
 pub use teardown::{Lease, TeardownReport};
-pub use telemetry::{CounterDelta, Reading, difference, differences, snapshot};
+pub use telemetry::{
+    CounterDelta, Reading, Readings, ServiceUse, difference, differences, snapshot,
+};
 pub use trial::{
-    LABEL_CELL, LABEL_GOLDEN, LABEL_OWNER, LABEL_RUN, LABEL_SERVICE, LABEL_TRIAL, TrialTag,
+    LABEL_CELL, LABEL_GOLDEN, LABEL_OWNER, LABEL_REPLICA, LABEL_RUN, LABEL_SERVICE, LABEL_TRIAL,
+    TrialTag,
 };
 pub use watch::{Exit, watch_exits};

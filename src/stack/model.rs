@@ -38,7 +38,8 @@ pub struct Service {
     /// How the image is made, where the file says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub build: Option<Build>,
-    /// Containers of this service; `None` is one.
+    /// Containers of this service; `None` is one. A service with none is not started and
+    /// in no stack.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u32>,
     /// Replaces the image's CMD; `None` keeps it.

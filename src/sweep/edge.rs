@@ -1,12 +1,10 @@
 //! What is read at the edges of a window: limits and counters.
 
-use indexmap::IndexMap;
-
 use super::Reason;
 use super::evidence::reading_json;
 use super::shell::Trial;
 use crate::engine::{
-    Engine, HostCpu, Launched, Proof, ProofError, Reading, host_use, read_host_cpu, read_proof,
+    Engine, HostCpu, Launched, Proof, ProofError, Readings, host_use, read_host_cpu, read_proof,
     snapshot,
 };
 use crate::problem::chain;
@@ -15,13 +13,13 @@ use crate::problem::chain;
 #[derive(Debug)]
 pub(super) struct Edge {
     pub(super) proof: Proof,
-    pub(super) readings: IndexMap<String, Reading>,
+    pub(super) readings: Readings,
     pub(super) host: Option<HostCpu>,
     /// Whether the subject's process has a variable otherwise than the stack says.
     pub(super) is_environment_changed: bool,
 }
 
-impl<E: Engine> Trial<'_, E> {
+impl<E: Engine> Trial<'_, '_, E> {
     /// Reads limits and counters; a limit that is not as planned ends the trial.
     pub(super) async fn read_edge(
         &mut self,

@@ -11,7 +11,7 @@ use super::shell::Trial;
 use crate::engine::{Engine, ProofReading, ServiceReading, VariableReading};
 use crate::secret::Secrets;
 
-impl<E: Engine> Trial<'_, E> {
+impl<E: Engine> Trial<'_, '_, E> {
     /// Keeps a line of proof: which trial, where in it, and what.
     pub(super) fn keep_proof(&mut self, window: Option<usize>, edge: &'static str, what: Value) {
         let mut line = json!({
@@ -34,12 +34,7 @@ pub(super) fn reading_json(reading: &ProofReading, job: &Job, secrets: &Secrets)
     let services: IndexMap<&str, Value> = reading
         .services
         .iter()
-        .map(|service| {
-            (
-                service.service.as_str(),
-                service_json(service, job, secrets),
-            )
-        })
+        .map(|service| (service.name.as_str(), service_json(service, job, secrets)))
         .collect();
     json!({
         "proof": reading.outcome.as_ref().ok(),

@@ -10,6 +10,7 @@ use indexmap::IndexMap;
 
 use super::{Knob, Reason};
 use crate::cpus::CpuSet;
+use crate::engine::LaunchTarget;
 use crate::load::{LoadModel, PhasePlan, Workload};
 use crate::scalar::Scalar;
 use crate::stack::Stack;
@@ -58,6 +59,8 @@ pub struct Job {
     pub generator_cpus: Option<CpuSet>,
     /// Whether the subject shares CPUs with the generator or other services.
     pub shares_cpus: bool,
+    /// Places beside the target that are asked things.
+    pub asked: Vec<LaunchTarget>,
     /// What services must say of their own knobs.
     pub knobs: Vec<Knob>,
     /// Stretches of load, in order.

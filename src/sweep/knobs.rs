@@ -10,9 +10,9 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::Reason;
-use super::shell::Trial;
-use crate::engine::{Engine, LaunchTarget, Launched, ReadyProbe, reach};
+use super::shell::{Trial, until_asked};
+use super::{Reason, Signal};
+use crate::engine::{ContainerId, Engine, LaunchTarget, Launched, ReadyProbe, reach};
 use crate::problem::chain;
 use crate::reported::{Reported, is_same_value};
 use crate::units::format_duration;
@@ -37,7 +37,17 @@ pub struct Knob {
     pub expected: String,
 }
 
-impl<E: Engine> Trial<'_, E> {
+impl<E: Engine> Trial<'_, '_, E> {
+    /// Asks before there is load; the signal that keeps it from beginning.
+    pub(super) async fn ask_when_ready(&mut self, launched: &Launched) -> Option<Signal> {
+        let mut asked = self.shared.interrupted.clone();
+        tokio::select! {
+            biased;
+            () = until_asked(&mut asked, 1) => Some(Signal::Interrupted),
+            checked = self.check_knobs(launched, "ready") => checked.err().map(Signal::Broke),
+        }
+    }
+
     /// Asks for every knob of the cell; the first that is not as planned ends the trial.
     pub(super) async fn check_knobs(
         &mut self,
@@ -103,11 +113,33 @@ async fn ask_once<E: Engine>(
     knob: &Knob,
     limit: Duration,
 ) -> Result<String, String> {
-    let LaunchTarget { service, port } = &knob.place;
-    let id = launched
+    let service = &knob.place.service;
+    let containers = launched
         .containers
         .get(service)
-        .ok_or_else(|| format!("service `{service}` is not launched"))?;
+        .map_or(&[][..], Vec::as_slice);
+    let mut said = Err(format!("service `{service}` is not launched"));
+    for id in containers {
+        said = Ok(ask_container(engine, launched, knob, id, limit).await?);
+        // Of several containers, the one that differs is the one to tell of.
+        if said
+            .as_ref()
+            .is_ok_and(|found| !is_same_value(found, &knob.expected))
+        {
+            break;
+        }
+    }
+    said
+}
+
+async fn ask_container<E: Engine>(
+    engine: &E,
+    launched: &Launched,
+    knob: &Knob,
+    id: &ContainerId,
+    limit: Duration,
+) -> Result<String, String> {
+    let LaunchTarget { service, port } = &knob.place;
     let address = reach(engine, launched, service, id, *port)
         .await
         .map_err(|error| format!("cannot be asked: {}", chain(&error)))?;

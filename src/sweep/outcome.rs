@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::Ending;
-use crate::engine::CounterDelta;
+use crate::engine::ServiceUse;
 use crate::measure::WindowSummary;
 
 /// Everything the shell learned about a trial.
@@ -42,7 +42,7 @@ pub(super) struct WindowOutcome {
     /// The generator's figures.
     pub(super) summary: WindowSummary,
     /// What each service used between the edges.
-    pub(super) counters: IndexMap<String, CounterDelta>,
+    pub(super) counters: IndexMap<String, ServiceUse>,
     /// CPU the whole host used. **Units**: cores.
     pub(super) host_busy_cores: Option<f64>,
     /// Whether the subject's process had a variable otherwise than the stack says.

@@ -11,11 +11,11 @@ use super::loading::pacing_of;
 use super::outcome::{TrialOutcome, WindowOutcome};
 use super::{Ending, Job, JobPhase, Reason, Settings, SweepPlan};
 use crate::cpus::CpuSet;
-use crate::engine::CounterDelta;
+use crate::engine::ServiceUse;
 use crate::load::LoadModel;
 use crate::measure::{Figures, Judgement, judge};
 use crate::results::{SCHEMA_VERSION, TrialRow, Verdict};
-use crate::stack::Stack;
+use crate::stack::Service;
 
 /// The rows of a trial, in the order of its windows.
 pub(super) fn rows_of(plan: &SweepPlan, job: &Job, outcome: &TrialOutcome) -> Vec<TrialRow> {
@@ -27,7 +27,9 @@ pub(super) fn rows_of(plan: &SweepPlan, job: &Job, outcome: &TrialOutcome) -> Ve
             row.dead_time_s = outcome.dead_time.map(|time| time.as_secs_f64());
             row.restarts = outcome.restarts;
             row.oom_killed = outcome.oom_killed;
-            row.subject_cpu_limit_cores = cpu_limit(&job.stack, &plan.subject);
+            let subject = job.stack.services.get(&plan.subject);
+            row.subject_cpu_limit_cores = subject.and_then(cpu_limit);
+            row.replicas = subject.map(|subject| subject.replicas.unwrap_or(1));
             row.warmup_s = Some(warm_up_before(job, index).as_secs_f64());
             if let Some(window) = outcome.windows.iter().find(|window| window.phase == index) {
                 fill(&mut row, window, phase, plan);
@@ -65,14 +67,17 @@ pub(super) fn windows(job: &Job) -> impl Iterator<Item = (usize, &JobPhase)> {
         .filter(|(_, phase)| phase.plan.window)
 }
 
-/// The CPU limit a service is launched with: its quota, else its CPUs. **Units**: cores.
-fn cpu_limit(stack: &Stack, service: &str) -> Option<f64> {
-    let service = stack.services.get(service)?;
+/// The CPU limit a service is launched with, over all its containers: the quota, else the
+/// CPUs. **Units**: cores.
+fn cpu_limit(service: &Service) -> Option<f64> {
     let n_cpus = || {
         let cpus: CpuSet = service.cpuset.as_deref()?.parse().ok()?;
         Some(cpus.len() as f64).filter(|n| *n > 0.0)
     };
-    service.cpus.or_else(n_cpus)
+    let quota = service
+        .cpus
+        .map(|cpus| cpus * f64::from(service.replicas.unwrap_or(1)));
+    quota.or_else(n_cpus)
 }
 
 /// Load that ran before a window without being measured.
@@ -194,13 +199,18 @@ fn fill_figures(row: &mut TrialRow, window: &WindowOutcome) {
 }
 
 fn fill_host(row: &mut TrialRow, window: &WindowOutcome, subject: &str) {
-    let cores = |delta: &CounterDelta| Some(delta.cpu_cores);
+    let cores = |used: &ServiceUse| Some(used.total.cpu_cores);
     row.service_cpu_cores = row
         .service_cpu_cores
         .keys()
         .map(|name| (name.clone(), window.counters.get(name).and_then(cores)))
         .collect::<IndexMap<_, _>>();
-    if let Some(delta) = window.counters.get(subject) {
+    if let Some(used) = window.counters.get(subject) {
+        let delta = &used.total;
+        row.replica_imbalance = used.imbalance();
+        if used.is_imbalanced() {
+            row.flags.push("imbalanced".to_owned());
+        }
         row.subject_cpu_cores = Some(delta.cpu_cores);
         row.throttled_ratio = delta.throttled_ratio;
         row.subject_memory_peak_bytes = delta.memory_peak_bytes;

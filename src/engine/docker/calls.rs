@@ -2,17 +2,18 @@
 //!
 //! Nothing here decides: order, waiting and clean-up are written over the trait.
 
+use std::future::ready;
 use std::time::Duration;
 
 use bollard::container::LogOutput;
 use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
 use bollard::models::SystemInfoCgroupVersionEnum;
 use bollard::query_parameters::{
-    CreateContainerOptions, CreateImageOptions, InspectContainerOptions, LogsOptions,
-    RemoveContainerOptions, RemoveVolumeOptions, StartContainerOptions, StopContainerOptions,
-    WaitContainerOptions,
+    CreateContainerOptions, CreateImageOptions, EventsOptions, InspectContainerOptions,
+    LogsOptions, RemoveContainerOptions, RemoveVolumeOptions, StartContainerOptions,
+    StopContainerOptions, WaitContainerOptions,
 };
-use futures_util::{Stream, StreamExt};
+use futures_util::stream::{BoxStream, Stream, StreamExt};
 
 use super::connection::{CALL_LIMIT, PULL_LIMIT, Reach, SLOW_CALL_LIMIT, call, failure};
 use super::{DockerEngine, answers, requests};
@@ -338,6 +339,26 @@ impl Engine for DockerEngine {
         find_cgroup(seen.pid, id)?;
         let bytes = fs_err::read(format!("/proc/{}/environ", seen.pid)).ok()?;
         Some(answers::environ(&bytes))
+    }
+
+    fn news<'a>(&'a self, labels: &[String]) -> BoxStream<'a, ContainerId> {
+        let filters = [
+            ("type", vec!["container".to_owned()]),
+            ("event", vec!["health_status".to_owned(), "die".to_owned()]),
+            ("label", labels.to_vec()),
+        ];
+        let options = EventsOptions {
+            since: None,
+            until: None,
+            filters: Some(filters.map(|(key, values)| (key.to_owned(), values)).into()),
+        };
+        self.docker
+            .events(Some(options))
+            // Without news there are looks: what broke the answer, they meet as well.
+            .take_while(|event| ready(event.is_ok()))
+            .filter_map(|event| ready(event.ok().and_then(|event| event.actor?.id)))
+            .map(ContainerId)
+            .boxed()
     }
 
     async fn wait_for_exit(&self, id: &ContainerId) -> Result<(), EngineError> {

@@ -34,7 +34,7 @@ async fn memory_processes_ulimits_shared_memory_sysctls_and_shares_are_as_asked(
         .insert("net.core.somaxconn".to_owned(), "777".to_owned());
     app.cpu_shares = Some(512);
     let launched = try_launch(&trial, &stack, &facts).await.unwrap();
-    let id = &launched.containers["app"];
+    let id = &launched.containers["app"][0];
 
     let limits = inside(&*engine, id, "busybox grep 'open files' /proc/1/limits").await;
     let numbers: Vec<&str> = limits
@@ -127,9 +127,12 @@ async fn variables_are_read_as_the_process_was_given_them_and_an_entrypoint_may_
         assert_eq!(of("app").changed_variables().count(), 0, "{:?}", of("app"));
         let names: Vec<&str> = of("changes").changed_variables().collect();
         assert_eq!(names, ["THREADS", "SECRET"]);
-        let seen = engine.inspect(&launched.containers["app"]).await.unwrap();
+        let seen = engine
+            .inspect(&launched.containers["app"][0])
+            .await
+            .unwrap();
         let process = engine
-            .process_environment(&launched.containers["app"], &seen)
+            .process_environment(&launched.containers["app"][0], &seen)
             .unwrap();
         assert_eq!(
             changed_variables(&stack.services["app"], &process),
@@ -161,7 +164,7 @@ async fn a_look_at_the_cpu_limits_costs_next_to_nothing_and_sees_a_change() {
         "a look at the CPU files of two containers takes {:?}",
         begun.elapsed() / n
     );
-    let app = &launched.containers["app"];
+    let app = &launched.containers["app"][0];
     if engine.kernel_cpu(app).is_some() {
         let update = bollard::models::ContainerUpdateBody {
             nano_cpus: Some(700_000_000),

@@ -7,4 +7,5 @@
 mod applied;
 mod failure;
 mod life;
+mod replicas;
 mod support;

@@ -5,12 +5,16 @@ use std::time::Duration;
 
 use super::LaunchError;
 use super::follow::Watch;
-use crate::engine::{ContainerId, Engine, LaunchTarget, ReadyProbe, RunState, TargetPath};
+use crate::engine::{Engine, LaunchTarget, ReadyProbe, Replica, RunState, TargetPath};
 
-/// First and longest pause between two looks. Short at first: most services are
-/// ready in well under a second, and the time to ready is itself a result.
+/// First and longest pause between two looks of which the engine told nothing. Short at
+/// first: most services are ready in well under a second.
 pub(super) const PAUSE: (Duration, Duration) =
     (Duration::from_millis(50), Duration::from_millis(500));
+
+/// The same between two readiness requests, of which nobody can tell: what is slept too
+/// long is lost in every trial, and a request costs the service less than a millisecond.
+const ASK_PAUSE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(200));
 
 /// Longest wait for one answer; a service under a small CPU quota needs seconds for its first.
 const TRY_LIMIT: Duration = Duration::from_secs(5);
@@ -27,12 +31,12 @@ pub(super) fn longer(pause: Duration) -> Duration {
 pub(super) async fn locate<E: Engine>(
     watch: &Watch<'_, E>,
     target: &LaunchTarget,
-    id: &ContainerId,
+    replica: Replica<'_>,
     path: TargetPath,
 ) -> Result<SocketAddr, LaunchError> {
     let seen = watch
         .engine()
-        .inspect(id)
+        .inspect(replica.id)
         .await
         .map_err(|source| LaunchError::Engine { source })?;
     if seen.state == RunState::Exited {
@@ -47,7 +51,7 @@ pub(super) async fn locate<E: Engine>(
         TargetPath::Published => seen.published.get(&target.port).copied(),
     };
     address.ok_or_else(|| LaunchError::Unusable {
-        service: target.service.clone(),
+        service: replica.name(),
         problem: match path {
             TargetPath::Direct => "its container has no address on the stack's networks".to_owned(),
             TargetPath::Published => format!("the engine did not publish its port {}", target.port),
@@ -62,7 +66,7 @@ pub(super) async fn until_answered<E: Engine>(
     address: SocketAddr,
     probe: &ReadyProbe,
 ) {
-    let mut pause = PAUSE.0;
+    let mut pause = ASK_PAUSE.0;
     let what = format!("GET {} of `{service}` at {address}", probe.path);
     watch.note(&what, "not yet asked".to_owned());
     loop {
@@ -76,7 +80,7 @@ pub(super) async fn until_answered<E: Engine>(
         };
         watch.note(&what, seen);
         tokio::time::sleep(pause).await;
-        pause = longer(pause);
+        pause = longer(pause).min(ASK_PAUSE.1);
     }
     watch.settle(&what);
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use indexmap::{IndexMap, IndexSet};
 
 use super::LaunchError;
-use crate::engine::{ContainerId, HostFacts, ImageFacts, Proof, ReadyProbe, check_stack};
+use crate::engine::replica::replicas;
+use crate::engine::{ContainerId, HostFacts, ImageFacts, Proof, ReadyProbe, Replica, check_stack};
 use crate::stack::{Condition, Healthcheck, Service, Stack};
 
 /// The place in the stack that load is sent to.
@@ -59,16 +60,17 @@ impl TargetPath {
 /// A stack that is up and ready.
 #[derive(Debug, Clone)]
 pub struct Launched {
-    /// Every container by service, in the order of the stack.
-    pub containers: IndexMap<String, ContainerId>,
+    /// The containers of every service, in the order of the stack; at least one each.
+    pub containers: IndexMap<String, Vec<ContainerId>>,
     /// The service that is being sized.
     pub subject: String,
     /// Services that ran to their end during the launch, as they should.
     pub completed: IndexSet<String>,
     /// Services that may end with exit code 0 later: nobody depends on them.
     pub may_complete: IndexSet<String>,
-    /// Where load goes.
-    pub target: Option<SocketAddr>,
+    /// Where load goes: an address for each container of the target; empty when the
+    /// target is not in the stack.
+    pub targets: Vec<SocketAddr>,
     /// How it is reached.
     pub target_path: Option<TargetPath>,
     /// What the limits were read back from.
@@ -82,18 +84,30 @@ pub struct Launched {
 }
 
 impl Launched {
-    /// The containers that should go on running.
-    pub fn running(&self) -> impl Iterator<Item = (&str, &ContainerId)> {
+    /// Every container, in the order of the stack.
+    pub fn replicas(&self) -> impl Iterator<Item = Replica<'_>> {
         self.containers
             .iter()
-            .filter(|(name, _)| !self.completed.contains(*name))
-            .map(|(name, id)| (name.as_str(), id))
+            .flat_map(|(service, ids)| replicas(service, ids))
     }
 
-    /// The container of the subject.
-    pub fn subject_id(&self) -> Option<&ContainerId> {
-        self.containers.get(&self.subject)
+    /// The containers that should go on running.
+    pub fn running(&self) -> impl Iterator<Item = Replica<'_>> {
+        self.replicas()
+            .filter(|replica| !self.completed.contains(replica.service))
     }
+
+    /// The containers of the subject.
+    pub fn subject_ids(&self) -> &[ContainerId] {
+        self.containers
+            .get(&self.subject)
+            .map_or(&[], Vec::as_slice)
+    }
+}
+
+/// How many containers a service has; at least one.
+pub(super) fn n_containers(service: &Service) -> usize {
+    service.replicas.map_or(1, |count| (count as usize).max(1))
 }
 
 /// Where the target is reached, when a launch has one.

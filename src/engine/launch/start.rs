@@ -9,19 +9,20 @@ use tokio::time::Instant;
 use super::error::LaunchError;
 use super::follow::Watch;
 use super::request::{
-    Launch, Launched, TargetPath, check, has_healthcheck, may_complete, target_path,
+    Launch, Launched, TargetPath, check, has_healthcheck, may_complete, n_containers, target_path,
 };
+use crate::engine::replica::replica_name;
 use crate::engine::{
     ContainerId, ContainerRequest, Engine, ImageFacts, Lease, Proof, TrialTag, check_limits,
 };
-use crate::stack::Condition;
+use crate::stack::{Condition, Stack};
 
 /// A stack of which everything is created and nothing runs.
 #[derive(Debug)]
 pub struct Prepared {
     images: IndexMap<String, ImageFacts>,
     networks: IndexMap<String, String>,
-    containers: IndexMap<String, ContainerId>,
+    containers: IndexMap<String, Vec<ContainerId>>,
     path: Option<TargetPath>,
     created_after: Duration,
 }
@@ -85,9 +86,11 @@ pub async fn start<E: Engine>(
         path,
         created_after,
     } = prepared;
+    let heard = lease.tag().filter();
     let watch = Watch::new(engine, launch, &images, &containers, &networks);
-    let (target, completed) = tokio::select! {
+    let (targets, completed) = tokio::select! {
         biased;
+        never = watch.hear(&heard) => match never {},
         Err(error) = watch.run_all() => return Err(error),
         ready = watch.until_ready(path) => ready?,
         () = tokio::time::sleep(launch.deadline) => return Err(LaunchError::NotReady {
@@ -96,12 +99,13 @@ pub async fn start<E: Engine>(
             elapsed: begun.elapsed(),
         }),
     };
+    drop(watch);
     let mut launched = Launched {
         containers,
         subject: launch.subject.to_owned(),
         completed,
         may_complete: may_complete(launch),
-        target,
+        targets,
         target_path: path,
         proof: Proof::Inspect,
         images,
@@ -157,8 +161,8 @@ fn check_healthchecks(
     Ok(())
 }
 
-/// Engine network names by Compose name, and containers by service.
-type Created = (IndexMap<String, String>, IndexMap<String, ContainerId>);
+/// Engine network names by Compose name, and the containers of every service.
+type Created = (IndexMap<String, String>, IndexMap<String, Vec<ContainerId>>);
 
 /// Creates everything. All calls are awaited even when one fails: a call that is
 /// dropped half-way may still create, after the clean-up has looked.
@@ -201,27 +205,32 @@ async fn create_all<E: Engine>(
         .chain(volumes_made)
         .collect::<Result<(), _>>()?;
 
-    let make_containers = join_all(stack.services.iter().map(|(name, service)| {
+    let each_container = stack.services.iter().flat_map(|(name, service)| {
+        let of = n_containers(service);
+        (0..of).map(move |index| (name, service, index, of))
+    });
+    let make_containers = join_all(each_container.map(|(name, service, index, of)| {
         let publish_ports = ports_to_publish(launch, path, name);
         let (networks, volumes) = (&networks, &volumes);
         async move {
             let request = ContainerRequest {
-                name: tag.name(name),
+                name: container_name(tag, stack, name, index, of),
                 service,
                 networks,
                 volumes,
-                labels: &tag.service_labels(name),
+                labels: &tag.replica_labels(name, index, of),
                 publish_ports,
             };
             let id = engine.create_container(request).await;
-            let id = id.map_err(failed(format!("service `{name}`")))?;
-            Ok((name.clone(), id))
+            let what = format!("service `{}`", replica_name(name, index, of));
+            Ok::<_, LaunchError>((name, id.map_err(failed(what))?))
         }
     }));
-    let containers = make_containers
-        .await
-        .into_iter()
-        .collect::<Result<_, LaunchError>>()?;
+    let mut containers: IndexMap<String, Vec<ContainerId>> = IndexMap::new();
+    for made in make_containers.await {
+        let (name, id) = made?;
+        containers.entry(name.clone()).or_default().push(id);
+    }
     Ok((networks, containers))
 }
 
@@ -242,4 +251,17 @@ fn ports_to_publish(launch: &Launch<'_>, path: Option<TargetPath>, service: &str
     ports.sort_unstable();
     ports.dedup();
     ports
+}
+
+/// Engine-wide name of a container, as Compose numbers them; a service that happens to
+/// be called so keeps its name.
+fn container_name(tag: &TrialTag, stack: &Stack, service: &str, index: usize, of: usize) -> String {
+    if of == 1 {
+        return tag.name(service);
+    }
+    let mut part = format!("{service}-{}", index + 1);
+    while stack.services.contains_key(&part) {
+        part.push('_');
+    }
+    tag.name(&part)
 }

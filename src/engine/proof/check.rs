@@ -58,6 +58,8 @@ pub struct ProofReading {
 pub struct ServiceReading {
     /// Compose name.
     pub service: String,
+    /// The same, with the number of the container where there are several.
+    pub name: String,
     /// The container.
     pub container: String,
     /// The limits of the stack.
@@ -116,9 +118,10 @@ pub struct VariableReading {
 }
 
 impl ServiceReading {
-    fn of(name: &str, service: &Service, id: &ContainerId) -> Self {
+    fn of(service_name: &str, name: &str, service: &Service, id: &ContainerId) -> Self {
         Self {
-            service: name.to_owned(),
+            service: service_name.to_owned(),
+            name: name.to_owned(),
             container: id.0.clone(),
             planned: PlannedLimits {
                 cpus: service.cpus,
@@ -151,7 +154,7 @@ fn disturbance(service: &Service, seen: &Inspection) -> Option<String> {
     })
 }
 
-/// Compares every service's limits with those in force; the weakest proof counts.
+/// Compares every container's limits with those in force; the weakest proof counts.
 ///
 /// **Errors**: a container that somebody froze or took off a network; the first wrong limit in the order of the services; a container
 /// that cannot be looked at.
@@ -181,24 +184,35 @@ pub async fn read_proof<E: Engine>(
     stack: &Stack,
     images: &IndexMap<String, String>,
 ) -> ProofReading {
-    let looks = stack.services.iter().map(|(name, service)| async move {
-        let Some(id) = launched.containers.get(name) else {
-            let service = name.clone();
-            return (None, Err(ProofError::NotLaunched { service }));
+    let missing = stack
+        .services
+        .keys()
+        .find(|name| !launched.containers.contains_key(*name));
+    if let Some(name) = missing {
+        let service = name.clone();
+        return ProofReading {
+            services: Vec::new(),
+            outcome: Err(ProofError::NotLaunched { service }),
         };
-        let is_completed = launched.completed.contains(name);
-        let mut reading = ServiceReading::of(name, service, id);
+    }
+    let containers = launched
+        .replicas()
+        .filter_map(|replica| Some((replica, stack.services.get(replica.service)?)));
+    let looks = containers.map(|(replica, service)| async move {
+        let (name, id) = (replica.name(), replica.id);
+        let is_completed = launched.completed.contains(replica.service);
+        let mut reading = ServiceReading::of(replica.service, &name, service, id);
         reading.image_planned = images.get(&service.image).cloned();
-        let outcome = look(engine, (name, service, id), is_completed, &mut reading).await;
+        let outcome = look(engine, (&name, service, id), is_completed, &mut reading).await;
         if let Err(error) = &outcome {
             reading.wrong = Some(error.to_string());
         }
-        (Some(reading), outcome)
+        (reading, outcome)
     });
     let (readings, outcomes): (Vec<_>, Vec<_>) = join_all(looks).await.into_iter().unzip();
     let proofs: Result<Vec<Proof>, ProofError> = outcomes.into_iter().collect();
     ProofReading {
-        services: readings.into_iter().flatten().collect(),
+        services: readings,
         outcome: proofs.map(|proofs| proofs.into_iter().min().unwrap_or(Proof::Inspect)),
     }
 }
@@ -285,12 +299,12 @@ pub fn sample_cpu<E: Engine>(
     launched: &Launched,
     stack: &Stack,
 ) -> Result<(), LimitsNotApplied> {
-    for (name, id) in launched.running() {
-        let Some(service) = stack.services.get(name) else {
+    for replica in launched.running() {
+        let Some(service) = stack.services.get(replica.service) else {
             continue;
         };
-        if let Some(cpu) = engine.kernel_cpu(id) {
-            compare_kernel_cpu(name, service, &cpu)?;
+        if let Some(cpu) = engine.kernel_cpu(replica.id) {
+            compare_kernel_cpu(&replica.name(), service, &cpu)?;
         }
     }
     Ok(())

@@ -7,6 +7,7 @@ mod failures;
 mod faults;
 mod isolation;
 mod proofs;
+mod replicas;
 mod sweeps;
 
 use std::fmt::Write as _;

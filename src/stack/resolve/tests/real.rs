@@ -105,7 +105,6 @@ fn replicas_come_from_either_place_and_must_agree() {
         ("deploy: {replicas: '8'}", Some(8)),
         ("scale: 2\ndeploy: {replicas: 2}", Some(2)),
         ("deploy: {replicas: 1}", None),
-        ("scale: 0", Some(0)),
         ("deploy: ", None),
         ("deploy: {mode: global}", None),
     ] {
