@@ -12,7 +12,7 @@ use super::plan::refuse_unsupported;
 use crate::cli::UpArgs;
 use crate::engine::{
     DockerEngine, Engine, LABEL_RUN, Launch, LaunchTarget, Launched, Lease, Owner, ReadyProbe,
-    TrialTag, ensure_images, launch, remove_run, watch_exits,
+    TrialTag, Unhealthy, ensure_images, launch, remove_run, watch_exits,
 };
 use crate::matrix::Plan;
 use crate::problem::nearest;
@@ -102,9 +102,10 @@ pub(super) async fn up(
         return Ok(Outcome::Done);
     }
     printer.note("Ctrl-C takes it down (so does `nightsweep down` from another terminal)");
+    let unhealthy = Unhealthy::default();
     tokio::select! {
         () = interrupts.wait() => {}
-        exit = watch_exits(&*engine, &launched) => {
+        exit = watch_exits(&*engine, &launched, &unhealthy) => {
             if let Ok(exit) = exit {
                 let code = exit.exit_code.map_or_else(|| "without a code".to_owned(), |code| format!("with code {code}"));
                 let memory = if exit.oom_killed { ", killed for memory" } else { "" };
@@ -181,6 +182,9 @@ fn target_of(plan: &SweepPlan) -> (Option<LaunchTarget>, Option<ReadyProbe>) {
 fn describe(launched: &Launched, printer: Printer) {
     for target in &launched.targets {
         printer.data(&format!("http://{target}"));
+    }
+    for warning in &launched.warnings {
+        printer.note(&format!("warning: {warning}"));
     }
     printer.note(&format!(
         "ready after {:.1} s",

@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::EngineError;
 use super::cgroup::{KernelCpu, KernelLimits};
 use super::probe::{self, Page, ProbeAnswer, ProbeFailure, ReadyProbe};
-use crate::stack::{Network, Service, Volume};
+use crate::stack::{Hook, Network, Service, Volume};
 
 /// Labels of everything one trial creates.
 pub type Labels = IndexMap<String, String>;
@@ -36,6 +36,8 @@ pub struct ContainerRequest<'a> {
     pub networks: &'a IndexMap<String, String>,
     /// Compose volume name to engine volume name.
     pub volumes: &'a IndexMap<String, String>,
+    /// Containers made before this one, by service: those it shares something with.
+    pub containers: &'a IndexMap<String, Vec<ContainerId>>,
     /// Labels to carry.
     pub labels: &'a Labels,
     /// Container ports to publish on ephemeral ports of the loopback address.
@@ -227,7 +229,7 @@ pub trait Engine: Send + Sync + 'static {
         volume: &Volume,
         labels: &Labels,
     ) -> impl Future<Output = Result<(), EngineError>> + Send;
-    /// Makes a container; it does not run yet.
+    /// Makes a container with the files that the stack gives it; it does not run yet.
     fn create_container(
         &self,
         request: ContainerRequest<'_>,
@@ -261,6 +263,15 @@ pub trait Engine: Send + Sync + 'static {
         &self,
         id: &ContainerId,
         command: &[String],
+        deadline: Duration,
+    ) -> impl Future<Output = Result<(i64, String), EngineError>> + Send;
+    /// Runs a hook of the stack in a running container; exit code and output.
+    ///
+    /// After the deadline the answer is given up, as with [`Engine::exec`].
+    fn run_hook(
+        &self,
+        id: &ContainerId,
+        hook: &Hook,
         deadline: Duration,
     ) -> impl Future<Output = Result<(i64, String), EngineError>> + Send;
     /// Everything that carries all the labels given (`name` or `name=value`).

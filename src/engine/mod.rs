@@ -7,7 +7,7 @@
 //! In reading order: `api.rs` (the trait), `support.rs` (what no
 //! launch can do yet), `trial.rs` (names and labels), `replica.rs` (a service with several containers),
 //! `cpu/` (whose CPUs are whose), `launch/` (from nothing to ready), `reach.rs`, `proof.rs` (limits in force), `telemetry.rs`,
-//! `host.rs` and `cgroup.rs` (counters), `watch.rs` (exits), `logs.rs`,
+//! `host.rs` and `cgroup.rs` (counters), `watch.rs` (exits), `unhealthy.rs`, `logs.rs`,
 //! `teardown.rs` (the lease), `owner.rs` and `clean.rs` (leftovers), `docker/`
 //! (the real engine) and `fake/` (a scripted one for tests).
 
@@ -31,6 +31,7 @@ mod support;
 mod teardown;
 mod telemetry;
 mod trial;
+mod unhealthy;
 mod watch;
 
 #[cfg(test)]
@@ -75,4 +76,5 @@ pub use trial::{
     LABEL_CELL, LABEL_GOLDEN, LABEL_OWNER, LABEL_REPLICA, LABEL_RUN, LABEL_SERVICE, LABEL_TRIAL,
     TrialTag,
 };
+pub use unhealthy::Unhealthy;
 pub use watch::{Exit, watch_exits};

@@ -6,7 +6,7 @@ use indexmap::{IndexMap, IndexSet};
 
 use super::files::near_service;
 use super::model::{Condition, Dependency, Service};
-use super::namespaces::{SHARING, shared_service};
+use super::namespaces::{SHARING, shared_service, volume_source};
 use super::node::{Node, Value};
 use super::notes::Notes;
 use crate::problem::Location;
@@ -56,6 +56,11 @@ impl Candidate {
         };
         find("depends_on", |text, name| text == name)
             .or_else(|| find("links", |text, name| text.split(':').next() == Some(name)))
+            .or_else(|| {
+                find("volumes_from", |text, name| {
+                    volume_source(text) == Some(name)
+                })
+            })
             .or_else(|| self.sharing_place(name))
             .unwrap_or_else(|| ("depends_on", self.node.mark.location()))
     }

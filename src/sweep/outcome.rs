@@ -43,6 +43,8 @@ pub(super) struct WindowOutcome {
     pub(super) summary: WindowSummary,
     /// What each service used between the edges.
     pub(super) counters: IndexMap<String, ServiceUse>,
+    /// Containers whose healthcheck failed in it, with the last output.
+    pub(super) unhealthy: IndexMap<String, String>,
     /// CPU the whole host used. **Units**: cores.
     pub(super) host_busy_cores: Option<f64>,
     /// Whether the subject's process had a variable otherwise than the stack says.

@@ -75,7 +75,7 @@ fn cpu_limit(service: &Service) -> Option<f64> {
         Some(cpus.len() as f64).filter(|n| *n > 0.0)
     };
     let quota = service
-        .cpus
+        .cpu_cores()
         .map(|cpus| cpus * f64::from(service.replicas.unwrap_or(1)));
     quota.or_else(n_cpus)
 }
@@ -158,6 +158,14 @@ fn fill(row: &mut TrialRow, window: &WindowOutcome, phase: &JobPhase, plan: &Swe
         if window.is_environment_changed {
             row.flags.push("environment_changed".to_owned());
         }
+    }
+    if verdict.judgement != Judgement::Failed && !window.unhealthy.is_empty() {
+        row.flags.push("unhealthy".to_owned());
+        let words = window.unhealthy.iter().map(|(name, output)| {
+            format!("the healthcheck of service `{name}` failed in the window ({output})")
+        });
+        let words: Vec<String> = row.detail.take().into_iter().chain(words).collect();
+        row.detail = Some(words.join("; "));
     }
     fill_figures(row, window);
     fill_host(row, window, &plan.subject);

@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use futures_util::future::try_join_all;
+use indexmap::IndexMap;
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -23,8 +24,8 @@ use super::progress::Progress;
 use super::target::addresses_of;
 use super::{Action, Clock, Ending, Job, Reason, Signal, State, SweepPlan, step};
 use crate::engine::{
-    Engine, HostFacts, Launched, Lease, Owner, TargetPath, TeardownReport, TrialTag, collect_logs,
-    collect_trial_logs,
+    Engine, HostFacts, Launched, Lease, Owner, TargetPath, TeardownReport, TrialTag, Unhealthy,
+    collect_logs, collect_trial_logs,
 };
 use crate::event::{EventKind, TrialRef};
 use crate::measure::{Judgement, judge};
@@ -66,7 +67,18 @@ pub(super) struct Trial<'s, 't, E: Engine> {
     /// Lines of proofs.jsonl.
     pub(super) proofs: Vec<Value>,
     pub(super) left_edge: Option<Edge>,
-    pub(super) closed: Option<(usize, Edge, Edge)>,
+    pub(super) closed: Option<Closed>,
+    pub(super) unhealthy: Arc<Unhealthy>,
+}
+
+/// A window between its right edge and the end of its drain.
+pub(super) struct Closed {
+    /// Index of its phase.
+    pub(super) phase: usize,
+    pub(super) left: Edge,
+    pub(super) right: Edge,
+    /// Containers whose healthcheck failed in it, with the last output.
+    pub(super) unhealthy: IndexMap<String, String>,
 }
 
 impl<'s, 't, E: Engine> Trial<'s, 't, E> {
@@ -87,6 +99,7 @@ impl<'s, 't, E: Engine> Trial<'s, 't, E> {
             proofs: Vec::new(),
             left_edge: None,
             closed: None,
+            unhealthy: Arc::default(),
         }
     }
 
@@ -182,6 +195,9 @@ impl<'s, 't, E: Engine> Trial<'s, 't, E> {
 
     fn tell_ready(&mut self, launched: &Launched, begun: Instant) {
         let after_s = begun.elapsed().as_secs_f64();
+        for text in &launched.warnings {
+            (self.emit)(EventKind::Warned { text: text.clone() });
+        }
         let addresses = addresses_of(&self.shared.plan.target, launched);
         let target = addresses
             .iter()

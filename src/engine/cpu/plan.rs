@@ -200,7 +200,7 @@ pub(super) struct Need {
 pub(super) fn limit_of(service: &Service) -> Option<f64> {
     let replicas = f64::from(service.replicas.unwrap_or(1).max(1));
     service
-        .cpus
+        .cpu_cores()
         .filter(|cpus| *cpus > 0.0)
         .map(|cpus| cpus * replicas)
 }
@@ -473,6 +473,8 @@ impl CpuPlan {
             service.cpuset = Some(set.to_string());
             if self.mode == CpuMode::Cpuset {
                 service.cpus = None;
+                service.cpu_quota = None;
+                service.cpu_period = None;
             }
         }
         stack

@@ -11,7 +11,7 @@ use bollard::models::SystemInfoCgroupVersionEnum;
 use bollard::query_parameters::{
     CreateContainerOptions, CreateImageOptions, EventsOptions, InspectContainerOptions,
     LogsOptions, RemoveContainerOptions, RemoveVolumeOptions, StartContainerOptions,
-    StopContainerOptions, WaitContainerOptions,
+    StopContainerOptions, UploadToContainerOptions, WaitContainerOptions,
 };
 use futures_util::stream::{BoxStream, Stream, StreamExt};
 
@@ -22,7 +22,7 @@ use crate::engine::{
     ImageFacts, Inspection, KernelCpu, KernelLimits, Labels, Leftover, LeftoverKind, RunState,
     find_cgroup,
 };
-use crate::stack::{Network, Volume};
+use crate::stack::{Hook, Network, Volume};
 
 /// Longest output kept of logs and commands: a chatty service must not fill our memory.
 const LONGEST_TEXT_BYTES: usize = 8 * 1024 * 1024;
@@ -186,6 +186,17 @@ impl Engine for DockerEngine {
             )
             .await?;
         }
+        for (path, archive) in creation.files {
+            let options = UploadToContainerOptions {
+                path,
+                ..UploadToContainerOptions::default()
+            };
+            let body = bollard::body_full(archive.into());
+            let put = self
+                .docker
+                .upload_to_container(&answer.id, Some(options), body);
+            call("put files into container", name, SLOW_CALL_LIMIT, put).await?;
+        }
         Ok(ContainerId(answer.id))
     }
 
@@ -242,11 +253,31 @@ impl Engine for DockerEngine {
         command: &[String],
         deadline: Duration,
     ) -> Result<(i64, String), EngineError> {
-        let object = format!("{} in {}", command.first().map_or("", String::as_str), id.0);
+        let hook = Hook {
+            command: command.to_vec(),
+            ..Hook::default()
+        };
+        self.run_hook(id, &hook, deadline).await
+    }
+
+    async fn run_hook(
+        &self,
+        id: &ContainerId,
+        hook: &Hook,
+        deadline: Duration,
+    ) -> Result<(i64, String), EngineError> {
+        let program = hook.command.first().map_or("", String::as_str);
+        let object = format!("{program} in {}", id.0);
+        let variables = hook.environment.iter();
+        let variables: Vec<String> = variables.map(|(k, v)| format!("{k}={v}")).collect();
         let options = CreateExecOptions {
             attach_stdout: Some(true),
             attach_stderr: Some(true),
-            cmd: Some(command.to_vec()),
+            cmd: Some(hook.command.clone()),
+            env: Some(variables).filter(|variables| !variables.is_empty()),
+            privileged: hook.privileged.then_some(true),
+            user: hook.user.clone(),
+            working_dir: hook.working_dir.clone(),
             ..CreateExecOptions::default()
         };
         let run = async {

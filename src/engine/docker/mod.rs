@@ -8,8 +8,14 @@ mod answers;
 mod calls;
 mod connection;
 mod engine;
+mod files;
 mod requests;
+mod resources;
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
+#[cfg(feature = "docker-tests")]
+pub(in crate::engine) use connection::LIMIT_DIVISOR;
 pub use engine::DockerEngine;
+pub(super) use requests::rehearse;

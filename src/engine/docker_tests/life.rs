@@ -8,7 +8,7 @@ use bollard::query_parameters::KillContainerOptions;
 use super::support::{Bystander, Trial, attachment, engine, stack, try_launch, words};
 use crate::engine::{
     CleanRequest, CpuQuota, Engine, EngineErrorKind, KernelLimit, LeftoverKind, Owner, Proof,
-    ProofError, RunState, TargetPath, check_limits, clean, collect_logs, differences,
+    ProofError, RunState, TargetPath, Unhealthy, check_limits, clean, collect_logs, differences,
     read_kernel_limits, snapshot, watch_exits,
 };
 use crate::stack::{Device, Mount, MountSource, Network};
@@ -95,7 +95,8 @@ async fn a_stack_is_launched_proved_watched_and_removed_and_a_bystander_stays() 
     let kill = engine
         .docker
         .kill_container(&app.0, None::<KillContainerOptions>);
-    let (exit, killed) = tokio::join!(watch_exits(&*engine, &launched), kill);
+    let unhealthy = Unhealthy::default();
+    let (exit, killed) = tokio::join!(watch_exits(&*engine, &launched, &unhealthy), kill);
     killed.unwrap();
     let exit = exit.unwrap();
     assert_eq!((exit.name.as_str(), exit.exit_code), ("app", Some(137)));

@@ -6,6 +6,9 @@
 
 mod applied;
 mod failure;
+mod hanging;
 mod life;
+mod proxy;
+mod rare;
 mod replicas;
 mod support;

@@ -14,7 +14,7 @@ use crate::engine::{
     ImageFacts, Inspection, KernelCpu, KernelLimits, LABEL_REPLICA, LABEL_SERVICE, Labels,
     Leftover, LeftoverKind, Page, ProbeAnswer, ProbeFailure, ReadyProbe, RunState,
 };
-use crate::stack::{MountSource, Network, Volume};
+use crate::stack::{Hook, MountSource, Network, Volume};
 
 impl Engine for FakeEngine {
     async fn describe(&self) -> Result<HostFacts, EngineError> {
@@ -84,10 +84,12 @@ impl Engine for FakeEngine {
             state.n_created += 1;
             let id = format!("container-{}", state.n_created);
             let mut made = thing(LeftoverKind::Container, id, &request.name, request.labels);
+            let bridge = (service.network_mode.as_deref() == Some("bridge")).then_some("bridge");
             let networks: Vec<String> = service
                 .networks
                 .keys()
                 .filter_map(|name| request.networks.get(name).cloned())
+                .chain(bridge.map(str::to_owned))
                 .collect();
             let volumes = service
                 .mounts
@@ -102,6 +104,10 @@ impl Engine for FakeEngine {
             made.uses = networks.iter().cloned().chain(volumes).collect();
             let scripted = behaviour_of(&state.behaviours, &name).and_then(|b| b.address);
             let [_, _, high, low] = state.n_created.to_be_bytes();
+            let own = match service.network_mode.as_deref() {
+                Some("host") => Ipv4Addr::LOCALHOST,
+                _ => Ipv4Addr::new(10, 77, high, low),
+            };
             made.container = Some(Container {
                 name: name.clone(),
                 limits: limits_of(service),
@@ -117,7 +123,7 @@ impl Engine for FakeEngine {
                     .collect(),
                 environment: service.environment.clone().into_iter().collect(),
                 image_digest: image.map(|image| image.digest).unwrap_or_default(),
-                ip: scripted.unwrap_or(IpAddr::V4(Ipv4Addr::new(10, 77, high, low))),
+                ip: scripted.unwrap_or(IpAddr::V4(own)),
                 started_at: None,
                 is_paused: false,
                 ended: None,
@@ -221,6 +227,15 @@ impl Engine for FakeEngine {
         self.with_container(FakeCall::Exec, id, |_, behaviour| {
             Ok(behaviour.exec.clone())
         })
+    }
+
+    async fn run_hook(
+        &self,
+        id: &ContainerId,
+        hook: &Hook,
+        deadline: Duration,
+    ) -> Result<(i64, String), EngineError> {
+        self.exec(id, &hook.command, deadline).await
     }
 
     async fn list_ours(&self, labels: &[String]) -> Result<Vec<Leftover>, EngineError> {

@@ -174,7 +174,7 @@ pub(super) fn thing(kind: LeftoverKind, id: String, name: &str, labels: &Labels)
 
 pub(super) fn limits_of(service: &Service) -> Limits {
     Limits {
-        nano_cpus: service.cpus.map_or(0, nano_cpus),
+        nano_cpus: service.cpu_cores().map_or(0, nano_cpus),
         cpuset: service.cpuset.clone().unwrap_or_default(),
         memory_bytes: service
             .mem_limit

@@ -47,10 +47,25 @@ pub enum LaunchError {
         #[source]
         source: EngineError,
     },
+    /// A command that belongs to a service's start failed in it.
+    #[error(
+        "run `post_start` of service `{service}`: `{command}` {problem}{}",
+        shown(Some(output))
+    )]
+    HookFailed {
+        /// The service.
+        service: String,
+        /// The command, its words joined.
+        command: String,
+        /// What happened to it.
+        problem: String,
+        /// What it wrote.
+        output: String,
+    },
     /// What a service waits for will not happen.
     #[error(
         "start service `{dependant}`: `{dependency}` {problem}{}",
-        shown(log_tail)
+        shown(log_tail.as_ref())
     )]
     DependencyFailed {
         /// Who waits.
@@ -59,11 +74,11 @@ pub enum LaunchError {
         dependency: String,
         /// What happened to it.
         problem: String,
-        /// Last lines of its log.
-        log_tail: String,
+        /// Last lines of its log, where it could be read.
+        log_tail: Option<String>,
     },
     /// A container ended that should go on.
-    #[error("service `{service}` {}{}", exit_words(*exit_code, *oom_killed), shown(log_tail))]
+    #[error("service `{service}` {}{}", exit_words(*exit_code, *oom_killed), shown(log_tail.as_ref()))]
     Exited {
         /// The service.
         service: String,
@@ -71,18 +86,21 @@ pub enum LaunchError {
         exit_code: Option<i64>,
         /// Whether the kernel killed it for memory.
         oom_killed: bool,
-        /// Last lines of its log.
-        log_tail: String,
+        /// Last lines of its log, where it could be read.
+        log_tail: Option<String>,
     },
     /// Not ready within the deadline.
     #[error(
-        "not ready after {} of {}: {last_seen}",
+        "not ready after {} of {}: {last_seen}{}",
         format_duration(*elapsed),
-        format_duration(*limit)
+        format_duration(*limit),
+        tails(log_tails)
     )]
     NotReady {
         /// The last thing seen of everything that was waited for.
         last_seen: String,
+        /// Last lines of the logs of those that ran by then, by container.
+        log_tails: Vec<(String, String)>,
         /// The deadline.
         limit: Duration,
         /// Time spent.
@@ -119,6 +137,7 @@ impl LaunchError {
             }
             Self::CreateFailed { .. } => "create_failed",
             Self::StartFailed { .. } => "start_failed",
+            Self::HookFailed { .. } => "hook_failed",
             Self::DependencyFailed { .. } => "dependency_failed",
             Self::Exited { .. } => "exited",
             Self::NotReady { .. } => "not_ready",
@@ -158,7 +177,10 @@ impl LaunchError {
                  cannot enforce them"
                     .to_owned(),
             ),
-            Self::Unusable { .. } | Self::DependencyFailed { .. } | Self::Exited { .. } => None,
+            Self::Unusable { .. }
+            | Self::HookFailed { .. }
+            | Self::DependencyFailed { .. }
+            | Self::Exited { .. } => None,
         }
     }
 
@@ -170,6 +192,7 @@ impl LaunchError {
             | Self::StartFailed { source, .. }
             | Self::Engine { source } => source.is_environment(),
             Self::Unusable { .. }
+            | Self::HookFailed { .. }
             | Self::DependencyFailed { .. }
             | Self::Exited { .. }
             | Self::NotReady { .. }
@@ -204,14 +227,28 @@ pub(super) fn exit_words(exit_code: Option<i64>, oom_killed: bool) -> String {
 }
 
 /// The end of a log on one line, for a message.
-fn shown(log_tail: &str) -> String {
+fn shown(log_tail: Option<&String>) -> String {
+    let Some(log_tail) = log_tail else {
+        return String::new();
+    };
+    format!("; it {}", wrote(log_tail))
+}
+
+/// The same for several containers.
+fn tails(log_tails: &[(String, String)]) -> String {
+    let said = log_tails.iter();
+    said.map(|(name, log_tail)| format!("; `{name}` {}", wrote(log_tail)))
+        .collect()
+}
+
+fn wrote(log_tail: &str) -> String {
     let lines: Vec<&str> = log_tail
         .lines()
         .map(str::trim)
         .filter(|line| !line.is_empty())
         .collect();
     if lines.is_empty() {
-        return "; it wrote nothing".to_owned();
+        return "wrote nothing".to_owned();
     }
     let text = lines.join(" | ");
     let n_chars = text.chars().count();
@@ -220,5 +257,5 @@ fn shown(log_tail: &str) -> String {
         .skip(n_chars.saturating_sub(SHOWN_CHARS))
         .collect();
     let cut = if n_chars > SHOWN_CHARS { "..." } else { "" };
-    format!("; it last wrote: {cut}{end}")
+    format!("last wrote: {cut}{end}")
 }

@@ -8,7 +8,7 @@ use indexmap::{IndexMap, IndexSet};
 use super::LaunchError;
 use crate::engine::replica::replicas;
 use crate::engine::{ContainerId, HostFacts, ImageFacts, Proof, ReadyProbe, Replica, check_stack};
-use crate::stack::{Condition, Healthcheck, Service, Stack};
+use crate::stack::{Condition, Healthcheck, Service, Stack, shared_service};
 
 /// The place in the stack that load is sent to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +68,8 @@ pub struct Launched {
     pub completed: IndexSet<String>,
     /// Services that may end with exit code 0 later: nobody depends on them.
     pub may_complete: IndexSet<String>,
+    /// What went wrong and was not required, in words.
+    pub warnings: Vec<String>,
     /// Where load goes: an address for each container of the target; empty when the
     /// target is not in the stack.
     pub targets: Vec<SocketAddr>,
@@ -118,6 +120,13 @@ pub(super) fn target_path(launch: &Launch<'_>) -> Result<Option<TargetPath>, Lau
     if launch.facts.direct {
         return Ok(Some(TargetPath::Direct));
     }
+    if uses_host_network(launch.stack, &target.service) {
+        return Err(LaunchError::Unusable {
+            service: target.service.clone(),
+            problem: "it uses the network of the engine's host, which is not reached from here"
+                .to_owned(),
+        });
+    }
     if launch.facts.local {
         return Ok(Some(TargetPath::Published));
     }
@@ -129,6 +138,54 @@ pub(super) fn target_path(launch: &Launch<'_>) -> Result<Option<TargetPath>, Lau
             launch.facts.endpoint
         ),
     })
+}
+
+/// The service whose network a service uses: its own, or that of `service:NAME`.
+pub(super) fn network_owner<'s>(stack: &'s Stack, service: &'s str) -> &'s str {
+    let mut owner = service;
+    // No chain is longer than the stack; a circle of them ends here too.
+    for _ in 0..stack.services.len() {
+        let mode = stack
+            .services
+            .get(owner)
+            .and_then(|s| s.network_mode.as_deref());
+        match mode.and_then(shared_service) {
+            Some(next) => owner = next,
+            None => break,
+        }
+    }
+    owner
+}
+
+/// The mode that replaces the networks a service is on, if one does.
+pub(super) fn network_mode<'s>(stack: &'s Stack, service: &'s str) -> Option<&'s str> {
+    let owner = stack.services.get(network_owner(stack, service))?;
+    owner.network_mode.as_deref()
+}
+
+/// Whether a service has the ports of the engine's host.
+pub(super) fn uses_host_network(stack: &Stack, service: &str) -> bool {
+    network_mode(stack, service) == Some("host")
+}
+
+/// The services in the order in which their containers can be made: those of one
+/// step need only those of earlier ones. What needs itself comes last, to be refused.
+pub(super) fn creation_steps(stack: &Stack) -> Vec<Vec<&str>> {
+    let mut steps: Vec<Vec<&str>> = Vec::new();
+    let mut left: IndexSet<&str> = stack.services.keys().map(String::as_str).collect();
+    while !left.is_empty() {
+        let is_free = |name: &&str| {
+            let mut others = stack.services[*name].shares_with();
+            others.all(|other| !left.contains(other))
+        };
+        let mut step: Vec<&str> = left.iter().copied().filter(is_free).collect();
+        if step.is_empty() {
+            step = left.iter().copied().collect();
+        }
+        left.retain(|name| !step.contains(name));
+        steps.push(step);
+    }
+    steps
 }
 
 /// The stack's own contradictions, found before anything is created.
@@ -157,7 +214,7 @@ pub(super) fn check(launch: &Launch<'_>) -> Result<(), LaunchError> {
                     "the target is not a service of the stack".to_owned(),
                 );
             }
-            Some(service) if service.network_mode.as_deref() == Some("none") => {
+            Some(_) if network_mode(launch.stack, &target.service) == Some("none") => {
                 return unusable(&target.service, "the target joins no network".to_owned());
             }
             Some(_) => {}
@@ -222,6 +279,17 @@ pub(super) fn is_waited_for(stack: &Stack, service: &str, condition: Condition) 
             .get(service)
             .is_some_and(|dependency| dependency.condition == condition)
     })
+}
+
+/// Whether a service may fail: others wait for it, and none of them requires it.
+pub(super) fn is_optional(launch: &Launch<'_>, name: &str) -> bool {
+    let services = launch.stack.services.values();
+    let mut wanted = services
+        .filter_map(|dependant| dependant.depends_on.get(name))
+        .peekable();
+    !is_measured(launch, name)
+        && wanted.peek().is_some()
+        && wanted.all(|dependency| !dependency.required)
 }
 
 /// Services that may end with exit code 0 at any time: leaves of the stack.

@@ -8,8 +8,10 @@ use tokio::time::Instant;
 
 use super::error::LaunchError;
 use super::follow::Watch;
+use super::ready::refuse_taken_port;
 use super::request::{
-    Launch, Launched, TargetPath, check, has_healthcheck, may_complete, n_containers, target_path,
+    Launch, Launched, TargetPath, check, creation_steps, has_healthcheck, may_complete,
+    n_containers, network_owner, target_path,
 };
 use crate::engine::replica::replica_name;
 use crate::engine::{
@@ -86,6 +88,8 @@ pub async fn start<E: Engine>(
         path,
         created_after,
     } = prepared;
+    // Not earlier: a stack may be prepared while another one still runs.
+    refuse_taken_port(engine, launch).await?;
     let heard = lease.tag().filter();
     let watch = Watch::new(engine, launch, &images, &containers, &networks);
     let (targets, completed) = tokio::select! {
@@ -93,18 +97,24 @@ pub async fn start<E: Engine>(
         never = watch.hear(&heard) => match never {},
         Err(error) = watch.run_all() => return Err(error),
         ready = watch.until_ready(path) => ready?,
-        () = tokio::time::sleep(launch.deadline) => return Err(LaunchError::NotReady {
-            last_seen: watch.last_seen(),
-            limit: launch.deadline,
-            elapsed: begun.elapsed(),
-        }),
+        () = tokio::time::sleep(launch.deadline) => {
+            let elapsed = begun.elapsed();
+            let last_seen = watch.last_seen();
+            return Err(LaunchError::NotReady {
+                last_seen,
+                log_tails: watch.log_tails().await,
+                limit: launch.deadline,
+                elapsed,
+            });
+        }
     };
-    drop(watch);
+    let warnings = watch.into_warnings();
     let mut launched = Launched {
         containers,
         subject: launch.subject.to_owned(),
         completed,
         may_complete: may_complete(launch),
+        warnings,
         targets,
         target_path: path,
         proof: Proof::Inspect,
@@ -175,8 +185,15 @@ async fn create_all<E: Engine>(
     let stack = launch.stack;
     let labels = tag.labels();
     let named = |part: &String| (part.clone(), tag.name(part));
-    let networks: IndexMap<String, String> = stack.networks.keys().map(named).collect();
-    // A volume that the user shares is mounted as it is: never made, never removed.
+    let networks: IndexMap<String, String> = stack
+        .networks
+        .iter()
+        .map(|(name, network)| match &network.external {
+            Some(external) => (name.clone(), external.clone()),
+            None => named(name),
+        })
+        .collect();
+    // What the user shares is used as it is: never made, never removed.
     let volumes: IndexMap<String, String> = stack
         .volumes
         .iter()
@@ -187,7 +204,11 @@ async fn create_all<E: Engine>(
         .collect();
     let failed = |what: String| move |source| LaunchError::CreateFailed { what, source };
 
-    let make_networks = join_all(stack.networks.iter().map(|(name, network)| {
+    let own_networks = stack
+        .networks
+        .iter()
+        .filter(|(_, network)| network.external.is_none());
+    let make_networks = join_all(own_networks.map(|(name, network)| {
         let created = engine.create_network(&networks[name], network, &labels);
         async move { created.await.map_err(failed(format!("network `{name}`"))) }
     }));
@@ -205,32 +226,37 @@ async fn create_all<E: Engine>(
         .chain(volumes_made)
         .collect::<Result<(), _>>()?;
 
-    let each_container = stack.services.iter().flat_map(|(name, service)| {
-        let of = n_containers(service);
-        (0..of).map(move |index| (name, service, index, of))
-    });
-    let make_containers = join_all(each_container.map(|(name, service, index, of)| {
-        let publish_ports = ports_to_publish(launch, path, name);
-        let (networks, volumes) = (&networks, &volumes);
-        async move {
-            let request = ContainerRequest {
-                name: container_name(tag, stack, name, index, of),
-                service,
-                networks,
-                volumes,
-                labels: &tag.replica_labels(name, index, of),
-                publish_ports,
-            };
-            let id = engine.create_container(request).await;
-            let what = format!("service `{}`", replica_name(name, index, of));
-            Ok::<_, LaunchError>((name, id.map_err(failed(what))?))
-        }
-    }));
+    // Whatever shares something with another container needs that one's identifier.
     let mut containers: IndexMap<String, Vec<ContainerId>> = IndexMap::new();
-    for made in make_containers.await {
-        let (name, id) = made?;
-        containers.entry(name.clone()).or_default().push(id);
+    for step in creation_steps(stack) {
+        let each_container = step.iter().flat_map(|name| {
+            let of = n_containers(&stack.services[*name]);
+            (0..of).map(move |index| (*name, index, of))
+        });
+        let make_containers = join_all(each_container.map(|(name, index, of)| {
+            let (networks, volumes, containers) = (&networks, &volumes, &containers);
+            async move {
+                let request = ContainerRequest {
+                    name: container_name(tag, stack, name, index, of),
+                    service: &stack.services[name],
+                    networks,
+                    volumes,
+                    containers,
+                    labels: &tag.replica_labels(name, index, of),
+                    publish_ports: ports_to_publish(launch, path, name),
+                };
+                let id = engine.create_container(request).await;
+                let what = format!("service `{}`", replica_name(name, index, of));
+                Ok::<_, LaunchError>((name, id.map_err(failed(what))?))
+            }
+        }));
+        for made in make_containers.await {
+            let (name, id) = made?;
+            containers.entry(name.to_owned()).or_default().push(id);
+        }
     }
+    // In the order of the stack, whatever the order of their creation was.
+    containers.sort_by_key(|name, _| stack.services.get_index_of(name));
     Ok((networks, containers))
 }
 
@@ -245,7 +271,7 @@ fn ports_to_publish(launch: &Launch<'_>, path: Option<TargetPath>, service: &str
     }
     let places = launch.target.into_iter().chain(launch.asked);
     let mut ports: Vec<u16> = places
-        .filter(|place| place.service == service)
+        .filter(|place| network_owner(launch.stack, &place.service) == service)
         .map(|place| place.port)
         .collect();
     ports.sort_unstable();

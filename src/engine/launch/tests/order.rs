@@ -185,7 +185,7 @@ async fn a_service_that_turns_unhealthy_before_the_target_answers_is_waited_for(
     assert!(
         error
             .to_string()
-            .ends_with("db: unhealthy (exit code 1: gone)"),
+            .contains(": db: unhealthy (exit code 1: gone); `db`"),
         "{error}"
     );
 }

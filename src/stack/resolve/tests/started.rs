@@ -122,7 +122,7 @@ fn a_long_chain_of_services_is_no_danger() {
 
 #[test]
 fn a_broken_service_matters_only_where_it_is_started() {
-    let text = "services:\n  app: {image: a}\n  broken: {images: x, cpus: -1, gpus: all}\n";
+    let text = "services:\n  app: {image: a}\n  broken: {images: x, cpus: -1, gpus: some}\n";
     let stack = Case::new(text).roots(&["app"]).stack();
     assert_eq!(stack.not_started, ["broken"]);
     assert_eq!(stack.warnings.len(), 1);
