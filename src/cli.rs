@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::cpus::CpuMode;
 use crate::units::parse_duration;
 
 const EXIT_CODES: &str = "\
@@ -95,6 +96,9 @@ pub struct PlanArgs {
     /// Only cells for which this is true, such as "cpus <= 2 && web > 1"
     #[arg(long, value_name = "EXPR")]
     pub only: Option<String>,
+    /// How the subject's CPU limit is put into force: `quota` or `cpuset` (default: as the matrix says)
+    #[arg(long, value_name = "MODE")]
+    pub cpu_mode: Option<CpuMode>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -141,6 +145,9 @@ pub struct RunArgs {
     /// Only cells for which this is true, such as "cpus <= 2 && web > 1"
     #[arg(long, value_name = "EXPR")]
     pub only: Option<String>,
+    /// How the subject's CPU limit is put into force: `quota` or `cpuset` (default: as the matrix says)
+    #[arg(long, value_name = "MODE")]
+    pub cpu_mode: Option<CpuMode>,
     /// Run the tiers this host can hold; the others get `skipped` rows
     #[arg(long)]
     pub skip_too_large: bool,
@@ -175,6 +182,9 @@ pub struct UpArgs {
     /// The cell to launch, as `plan` names it
     #[arg(long, value_name = "ID")]
     pub cell: String,
+    /// How the subject's CPU limit is put into force: `quota` or `cpuset` (default: as the matrix says)
+    #[arg(long, value_name = "MODE")]
+    pub cpu_mode: Option<CpuMode>,
     /// Come back at once and leave it running until `down`
     #[arg(long)]
     pub detach: bool,

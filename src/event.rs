@@ -50,6 +50,8 @@ pub enum EventKind {
         n_trials: u32,
         /// Of these, not launched: they get `skipped` rows.
         n_skipped: u32,
+        /// Whose CPUs are whose, one line each.
+        cpus: Vec<String>,
         /// Expected length. **Units**: seconds.
         estimate_s: f64,
     },

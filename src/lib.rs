@@ -2,7 +2,8 @@
 //!
 //! A library for its own binary and tests. In reading order:
 //!
-//! - [`problem`], [`placed`], [`units`], [`scalar`], [`secret`]: what everybody uses
+//! - [`problem`], [`placed`], [`units`], [`scalar`], [`cpus`], [`reported`],
+//!   [`secret`]: what everybody uses
 //! - [`toml_file`]: TOML files people write, every mistake with its place
 //! - [`matrix`]: a matrix file, its cells, the plan
 //! - [`stack`]: Compose files to what one cell launches
@@ -19,6 +20,7 @@
 pub mod app;
 pub mod chart;
 pub mod cli;
+pub mod cpus;
 pub mod engine;
 pub mod event;
 pub mod load;
@@ -27,6 +29,7 @@ pub mod measure;
 pub mod placed;
 pub mod problem;
 pub mod report;
+pub mod reported;
 pub mod results;
 pub mod scalar;
 pub mod secret;

@@ -360,6 +360,9 @@ fn check_services(sweep: &Sweep, compose: &ComposeFiles, problems: &mut Vec<Prob
     for service in &sweep.services {
         unknown("service", &service.value, &service.location);
     }
+    for prove in &sweep.proves {
+        unknown("service", &prove.url.value.host, &prove.url.location);
+    }
     // A host name with a dot or a colon, and this host, are addresses outside the stack.
     let target = &sweep.load.target;
     let host = &target.value.host;
@@ -412,6 +415,8 @@ fn roots_of(sweep: &Sweep, compose: &ComposeFiles) -> Vec<String> {
     let subject = &sweep.subject.value;
     let target = &sweep.load.target.value.host;
     let more = sweep.services.iter().map(|service| &service.value);
+    let proving = sweep.proves.iter().map(|prove| &prove.url.value.host);
+    let more = more.chain(proving);
     // A name that is no service has been noted and must not hide other problems.
     let wanted = [subject, target].into_iter().chain(more);
     for name in wanted {

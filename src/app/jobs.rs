@@ -8,11 +8,14 @@ use indexmap::IndexMap;
 
 use super::error::AppError;
 use super::inputs::Inputs;
+use super::isolation::Isolated;
+use crate::cpus::CpuSet;
+use crate::engine::LaunchTarget;
 use crate::load::{LoadModel, PhasePlan};
-use crate::matrix::{ASSUMED_DEAD_TIME, Answers, CellLoad, CellPhase};
+use crate::matrix::{ASSUMED_DEAD_TIME, Answers, Cell, CellLoad, CellPhase, Prove};
 use crate::problem::{Problem, Problems};
 use crate::stack::Stack;
-use crate::sweep::{Job, JobPhase, ReadySpec, Reason, Settings, Slo, SweepPlan, TargetSpec};
+use crate::sweep::{Job, JobPhase, Knob, ReadySpec, Reason, Settings, Slo, SweepPlan, TargetSpec};
 
 /// Most load threads unless the user says otherwise: two carry far more than a
 /// service under test on the same host, and each takes a core from it.
@@ -31,11 +34,12 @@ pub(super) struct Choices {
 /// a target that has no address.
 pub(super) async fn sweep_plan(
     inputs: &Inputs,
-    stacks: &[Arc<Stack>],
+    isolated: &Isolated,
     run_id: String,
     host_cpus: u32,
     choices: Choices,
 ) -> Result<SweepPlan, AppError> {
+    let (stacks, cpu_plan) = (&isolated.stacks, &isolated.plan);
     let too_large: Vec<Option<Reason>> = stacks
         .iter()
         .map(|stack| too_large(stack, host_cpus))
@@ -52,6 +56,7 @@ pub(super) async fn sweep_plan(
         .iter()
         .map(|trial| {
             let cell = &inputs.plan.cells[trial.cell];
+            let tier = inputs.plan.tier_of(trial.cell).to_string();
             let own = |values: Vec<(&str, &crate::scalar::Scalar)>| -> IndexMap<_, _> {
                 values
                     .into_iter()
@@ -67,6 +72,10 @@ pub(super) async fn sweep_plan(
                 derived: own(cell.derived().collect()),
                 variables: inputs.workload_variables(cell),
                 stack: Arc::clone(&stacks[trial.cell]),
+                generator_cpus: cpu_plan.generator_of(&tier).cloned(),
+                shares_cpus: cpu_plan.subject_shares(&tier),
+                asked: sweep.proves.iter().map(place).collect(),
+                knobs: sweep.proves.iter().map(|prove| knob(prove, cell)).collect(),
                 phases: inputs
                     .plan
                     .phases(cell)
@@ -78,11 +87,17 @@ pub(super) async fn sweep_plan(
         })
         .collect();
     let trials = &sweep.trials;
-    let load_threads = sweep.load.threads.unwrap_or_else(default_load_threads);
+    // More threads than CPUs of their own would only take turns on them.
+    let most_threads = cpu_plan.generator.as_ref().map_or(usize::MAX, CpuSet::len);
+    let load_threads = sweep
+        .load
+        .threads
+        .unwrap_or_else(|| default_load_threads().min(most_threads));
     Ok(SweepPlan {
         run_id,
         jobs,
         subject: sweep.subject.value.clone(),
+        cpu_lines: cpu_plan.lines(sweep.tier()),
         target: target(inputs).await?,
         workload: Arc::clone(&inputs.workload),
         settings: Settings {
@@ -104,6 +119,25 @@ pub(super) async fn sweep_plan(
             assumed_dead_time: ASSUMED_DEAD_TIME,
         },
     })
+}
+
+fn place(prove: &Prove) -> LaunchTarget {
+    let url = &prove.url.value;
+    LaunchTarget {
+        service: url.host.clone(),
+        port: url.port,
+    }
+}
+
+fn knob(prove: &Prove, cell: &Cell) -> Knob {
+    let url = &prove.url.value;
+    Knob {
+        url: url.text.clone(),
+        place: place(prove),
+        path: prove.path.clone(),
+        reported: prove.reported.clone(),
+        expected: prove.equals.of(cell),
+    }
 }
 
 /// Load threads when nobody says how many.

@@ -65,6 +65,7 @@ pub(super) async fn load(
     });
     let window = phases.len() - 1;
     let plan = LoadPlan {
+        cpus: None,
         target,
         workload: Arc::new(workload),
         variables,

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::environment::Environment;
 use super::inputs::Inputs;
+use super::isolation::Isolated;
 use crate::engine::{HostFacts, ImageFacts};
-use crate::stack::Stack;
 use crate::sweep::{JobPhase, SweepPlan, TargetSpec};
 
 /// Meaning of the manifest's fields.
@@ -18,7 +18,7 @@ const MANIFEST_VERSION: u32 = 1;
 pub(super) fn manifest(
     inputs: &Inputs,
     plan: &SweepPlan,
-    stacks: &[std::sync::Arc<Stack>],
+    isolated: &Isolated,
     environment: &Environment,
     facts: &HostFacts,
     images: &IndexMap<String, ImageFacts>,
@@ -28,7 +28,7 @@ pub(super) fn manifest(
         .plan
         .cells
         .iter()
-        .zip(stacks)
+        .zip(&isolated.stacks)
         .map(|(cell, stack)| {
             json!({
                 "id": cell.id().to_string(),
@@ -65,6 +65,7 @@ pub(super) fn manifest(
         "seed": sweep.trials.seed,
         "engine": facts,
         "host": host(facts),
+        "isolation": isolated.plan,
         "images": images,
         "versions": {},
         "cells": cells,

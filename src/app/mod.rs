@@ -13,6 +13,7 @@ mod images;
 mod init;
 mod inputs;
 mod interrupt;
+mod isolation;
 mod jobs;
 mod load;
 mod manifest;

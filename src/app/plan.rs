@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::environment::Environment;
 use super::error::{AppError, Outcome};
 use super::inputs::Inputs;
+use super::isolation::plan_here;
 use crate::cli::{CheckArgs, PlanArgs};
 use crate::engine::{Unsupported, check_stack};
 use crate::report::{Printer, plan_text};
@@ -19,6 +20,7 @@ pub(super) fn check(
     let mut inputs = Inputs::read(&arguments.matrix, None, environment)?;
     let stacks = inputs.resolve_all()?;
     refuse_unsupported(&stacks)?;
+    plan_here(&mut inputs, None)?;
     let mut warnings: Vec<String> = inputs.plan.warnings.clone();
     warnings.extend(stacks.iter().flat_map(|stack| stack.warnings.clone()));
     for warning in deduplicated(warnings) {
@@ -42,9 +44,15 @@ pub(super) fn plan(
     printer: Printer,
 ) -> Result<Outcome, AppError> {
     let mut inputs = Inputs::read(&arguments.matrix, arguments.only.as_deref(), environment)?;
+    let cpus = plan_here(&mut inputs, arguments.cpu_mode)?;
+    let tier = inputs.sweep.tier().to_owned();
+    inputs.plan.warnings.extend(cpus.warnings(&tier));
     if arguments.json {
         let mut out = Vec::new();
-        inputs.plan.write_json(&mut out).map_err(AppError::bug)?;
+        inputs
+            .plan
+            .write_json(&mut out, &cpus)
+            .map_err(AppError::bug)?;
         printer.data(String::from_utf8_lossy(&out).trim_end());
         return Ok(Outcome::Done);
     }
@@ -55,6 +63,7 @@ pub(super) fn plan(
         &inputs.sweep,
         &started,
         &stack.not_started,
+        &cpus.lines(&tier),
     ));
     Ok(Outcome::Done)
 }

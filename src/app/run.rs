@@ -11,16 +11,20 @@ use super::error::{AppError, Outcome};
 use super::images;
 use super::inputs::Inputs;
 use super::interrupt::Interrupts;
+use super::isolation::isolate;
 use super::jobs::{Choices, sweep_plan};
 use super::manifest::manifest;
 use super::plan::{deduplicated, refuse_unsupported};
 use super::report::draw;
 use crate::cli::RunArgs;
+use crate::cpus::CpuSet;
 use crate::engine::{DockerEngine, Engine, HostFacts, Owner};
 use crate::event::{Event, EventKind};
+use crate::load::pin_all_threads;
 use crate::report::{ConsoleReporter, JsonReporter, PlainReporter, Printer, Reporter};
 use crate::results::{
-    OperationsCsv, RunFolder, RunsFolder, TrialColumns, TrialsCsv, run_id, write_manifest,
+    OperationsCsv, ProofsJsonl, RunFolder, RunsFolder, TrialColumns, TrialsCsv, run_id,
+    write_manifest,
 };
 use crate::secret::Secrets;
 use crate::stack::Stack;
@@ -33,6 +37,8 @@ const LEAVE_LIMIT: Duration = Duration::from_secs(5);
 struct Prepared {
     inputs: Inputs,
     stacks: Vec<Arc<Stack>>,
+    /// CPUs of the generator, where it has a place of its own.
+    generator: Option<CpuSet>,
     engine: Arc<DockerEngine>,
     facts: HostFacts,
     owner: Owner,
@@ -91,7 +97,7 @@ async fn prepare(
     printer: Printer,
 ) -> Result<Prepared, AppError> {
     let mut inputs = Inputs::read(&arguments.matrix, arguments.only.as_deref(), environment)?;
-    let mut stacks = inputs.resolve_all()?;
+    let stacks = inputs.resolve_all()?;
     refuse_unsupported(&stacks)?;
     let engine = Arc::new(DockerEngine::find(environment.variables()).await?);
     let facts = engine.describe().await?;
@@ -105,10 +111,11 @@ async fn prepare(
         fail_fast: arguments.fail_fast,
         skip_too_large: arguments.skip_too_large,
     };
-    let mut plan = sweep_plan(&inputs, &stacks, id, facts.cpus, choices).await?;
+    let mut isolated = isolate(&inputs, &stacks, &facts, arguments.cpu_mode)?;
+    let mut plan = sweep_plan(&inputs, &isolated, id, facts.cpus, choices).await?;
     let images = images::prepare(
         &*engine,
-        &mut stacks,
+        &mut isolated.stacks,
         &mut plan,
         &mut inputs.secrets,
         environment,
@@ -117,13 +124,14 @@ async fn prepare(
     .await?;
 
     let folder = RunsFolder::under(&arguments.out).create(&plan.run_id)?;
-    let record = manifest(&inputs, &plan, &stacks, environment, &facts, &images);
+    let record = manifest(&inputs, &plan, &isolated, environment, &facts, &images);
     write_manifest(&folder.manifest(), &record, &inputs.secrets)?;
     keep_inputs(&inputs, &folder, &arguments.matrix.matrix)?;
     let sinks = open_sinks(&inputs, &stacks, folder)?;
     Ok(Prepared {
         inputs,
-        stacks,
+        stacks: isolated.stacks,
+        generator: isolated.plan.generator,
         engine,
         facts,
         owner,
@@ -148,8 +156,17 @@ async fn sweep(
         plan,
         mut record,
         mut sinks,
+        generator,
         ..
     } = prepared;
+    if let Some(cpus) = &generator {
+        // The threads that write and wait stay off the subject's CPUs as well.
+        pin_all_threads(cpus).map_err(|error| {
+            AppError::environment(
+                anyhow::Error::new(error).context(format!("keep nightsweep on CPUs {cpus}")),
+            )
+        })?;
+    }
     let secrets = sinks.secrets.clone();
     let manifest_path = sinks.folder.manifest();
     let mut manifest_error = None;
@@ -259,6 +276,7 @@ fn open_sinks(
     Ok(Sinks {
         trials: TrialsCsv::open(&folder.trials_csv(), columns)?,
         operations: OperationsCsv::open(&folder.operations_csv())?,
+        proofs: ProofsJsonl::open(&folder.proofs())?,
         secrets: inputs.secrets.clone(),
         folder,
     })

@@ -7,6 +7,7 @@ use super::error::{AppError, Outcome};
 use super::images;
 use super::inputs::Inputs;
 use super::interrupt::Interrupts;
+use super::isolation::isolate;
 use super::jobs::{Choices, sweep_plan};
 use super::plan::refuse_unsupported;
 use crate::cli::UpArgs;
@@ -34,7 +35,7 @@ pub(super) async fn up(
         .cell_index(&arguments.cell)
         .ok_or_else(|| unknown_cell(&inputs.plan, &arguments.cell))?;
     inputs.plan.keep_cell(cell);
-    let mut stacks = inputs.resolve_all()?;
+    let stacks = inputs.resolve_all()?;
     refuse_unsupported(&stacks)?;
     let engine = Arc::new(DockerEngine::find(environment.variables()).await?);
     let facts = engine.describe().await?;
@@ -43,18 +44,19 @@ pub(super) async fn up(
         environment.now().as_second() & 0xffff,
         environment.random_id()
     );
+    let mut isolated = isolate(&inputs, &stacks, &facts, arguments.cpu_mode)?;
     let choices = Choices::default();
-    let mut plan = sweep_plan(&inputs, &stacks, id.clone(), facts.cpus, choices).await?;
+    let mut plan = sweep_plan(&inputs, &isolated, id.clone(), facts.cpus, choices).await?;
     images::prepare(
         &*engine,
-        &mut stacks,
+        &mut isolated.stacks,
         &mut plan,
         &mut inputs.secrets,
         environment,
         printer,
     )
     .await?;
-    let stack = &stacks[0];
+    let stack = &isolated.stacks[0];
 
     let mut interrupts = Interrupts::listen()?;
     let owner = Owner::current().map_err(AppError::environment)?;
@@ -67,6 +69,7 @@ pub(super) async fn up(
     let lease = Lease::take(Arc::clone(&engine), tag);
     let (target, ready) = target_of(&plan);
     let request = Launch {
+        asked: &plan.jobs[0].asked,
         stack,
         subject: &plan.subject,
         target: target.as_ref(),
@@ -75,6 +78,9 @@ pub(super) async fn up(
         facts: &facts,
     };
     printer.note(&format!("launching {}", arguments.cell));
+    for line in &plan.cpu_lines {
+        printer.note(&format!("  {line}"));
+    }
     let launched = tokio::select! {
         launched = launch(&lease, &request) => launched,
         () = interrupts.wait() => {

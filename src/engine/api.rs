@@ -14,9 +14,9 @@ use indexmap::IndexMap;
 use serde::Serialize;
 
 use super::EngineError;
-use super::cgroup::KernelLimits;
+use super::cgroup::{KernelCpu, KernelLimits};
 use super::images::{BuildSource, Credentials, ProgressSink};
-use super::probe::{self, ProbeAnswer, ProbeFailure, ReadyProbe};
+use super::probe::{self, Page, ProbeAnswer, ProbeFailure, ReadyProbe};
 use crate::stack::{Build, Hook, Network, Service, Volume};
 
 /// Labels of everything one trial creates.
@@ -41,8 +41,8 @@ pub struct ContainerRequest<'a> {
     pub containers: &'a IndexMap<String, Vec<ContainerId>>,
     /// Labels to carry.
     pub labels: &'a Labels,
-    /// Container port to publish on an ephemeral port of the loopback address.
-    pub publish_port: Option<u16>,
+    /// Container ports to publish on ephemeral ports of the loopback address.
+    pub publish_ports: Vec<u16>,
 }
 
 /// What a container is doing.
@@ -106,12 +106,14 @@ pub struct Inspection {
     pub limits: Limits,
     /// Its addresses by engine network name.
     pub addresses: IndexMap<String, IpAddr>,
-    /// Where its published port is reached.
-    pub published: Option<SocketAddr>,
+    /// Where its published ports are reached, by container port.
+    pub published: IndexMap<u16, SocketAddr>,
     /// Its first process on the host; 0 when not running.
     pub pid: i64,
     /// Image it was made from, by content.
     pub image_digest: String,
+    /// Variables it was made with, the image's own included.
+    pub environment: Vec<(String, String)>,
 }
 
 /// Counters of a container since it started.
@@ -158,6 +160,8 @@ pub struct HostFacts {
     pub architecture: String,
     /// Storage driver.
     pub storage_driver: String,
+    /// Whether a container can be confined to given CPUs.
+    pub has_cpusets: bool,
     /// Whether container addresses can be reached from here.
     pub direct: bool,
     /// Whether a port published on the engine's loopback address is reached from here.
@@ -363,6 +367,25 @@ pub trait Engine: Send + Sync + 'static {
         None
     }
 
+    /// Quota and CPUs in force in the kernel now, where its files can be read from here.
+    ///
+    /// Asked once a second while a window is open: it must cost next to nothing, and no
+    /// call to the engine.
+    fn kernel_cpu(&self, id: &ContainerId) -> Option<KernelCpu> {
+        let _ = id;
+        None
+    }
+
+    /// The environment that the container's first process was given, where it can be read.
+    fn process_environment(
+        &self,
+        id: &ContainerId,
+        seen: &Inspection,
+    ) -> Option<Vec<(String, String)>> {
+        let _ = (id, seen);
+        None
+    }
+
     /// Comes back when the container no longer runs.
     ///
     /// The one call without a deadline of its own: it lasts as long as the
@@ -399,6 +422,16 @@ pub trait Engine: Send + Sync + 'static {
         limit: Duration,
     ) -> impl Future<Output = Result<ProbeAnswer, ProbeFailure>> + Send {
         probe::get(address, probe, limit)
+    }
+
+    /// What a service of the stack answers to one request; its status is not looked at.
+    fn fetch(
+        &self,
+        address: SocketAddr,
+        probe: &ReadyProbe,
+        limit: Duration,
+    ) -> impl Future<Output = Result<Page, ProbeFailure>> + Send {
+        probe::fetch(address, probe, limit)
     }
 }
 

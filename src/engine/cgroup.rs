@@ -10,10 +10,12 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use serde::{Serialize, Serializer};
+
 use super::{ContainerId, Counters};
 
 /// Limits in force in the kernel.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct KernelLimits {
     /// CPU quota per period.
     pub cpu: KernelLimit<CpuQuota>,
@@ -28,6 +30,15 @@ pub struct KernelLimits {
     pub pids: KernelLimit<i64>,
 }
 
+/// The part of the limits that decides throughput, cheap enough to read once a second.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KernelCpu {
+    /// CPU quota per period.
+    pub quota: KernelLimit<CpuQuota>,
+    /// CPUs it may run on; `None` when it cannot be read.
+    pub cpuset: Option<String>,
+}
+
 /// One limit as the kernel's file shows it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum KernelLimit<T> {
@@ -40,8 +51,19 @@ pub enum KernelLimit<T> {
     At(T),
 }
 
+/// `unreadable`, `unlimited`, or the limit.
+impl<T: Serialize> Serialize for KernelLimit<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Unreadable => serializer.serialize_str("unreadable"),
+            Self::Unlimited => serializer.serialize_str("unlimited"),
+            Self::At(limit) => limit.serialize(serializer),
+        }
+    }
+}
+
 /// A CPU quota as the kernel keeps it. **Units**: microseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct CpuQuota {
     /// CPU time per period.
     pub quota_us: i64,
@@ -175,6 +197,20 @@ fn parse_mount(line: &str) -> Option<Mount<'_>> {
 }
 
 impl Cgroup {
+    /// Quota and CPUs in force now: two or three small files.
+    pub fn cpu_now(&self) -> KernelCpu {
+        match self {
+            Self::V1 { cpu, cpuset, .. } => KernelCpu {
+                quota: quota_v1(cpu),
+                cpuset: cpuset.as_deref().and_then(cpuset_v1),
+            },
+            Self::V2 { unified } => KernelCpu {
+                quota: quota_v2(unified),
+                cpuset: cpuset_v2(unified),
+            },
+        }
+    }
+
     /// The limits in force; a file that cannot be read leaves its field `None`.
     pub fn limits(&self) -> KernelLimits {
         match self {
@@ -185,19 +221,13 @@ impl Cgroup {
                 pids,
                 ..
             } => KernelLimits {
-                cpu: read(cpu, "cpu.cfs_quota_us")
-                    .zip(read(cpu, "cpu.cfs_period_us"))
-                    .map_or(KernelLimit::Unreadable, |(quota, period)| {
-                        parse_quota_v1(&quota, &period)
-                    }),
+                cpu: quota_v1(cpu),
                 outer_cpu: outer_quota(cpu, |dir| {
                     let (quota, period) =
                         read(dir, "cpu.cfs_quota_us").zip(read(dir, "cpu.cfs_period_us"))?;
                     Some(parse_quota_v1(&quota, &period))
                 }),
-                cpuset: cpuset.as_deref().and_then(|dir| {
-                    read(dir, "cpuset.effective_cpus").or_else(|| read(dir, "cpuset.cpus"))
-                }),
+                cpuset: cpuset.as_deref().and_then(cpuset_v1),
                 memory_bytes: memory
                     .as_deref()
                     .and_then(|dir| read(dir, "memory.limit_in_bytes"))
@@ -208,11 +238,9 @@ impl Cgroup {
                     .map_or(KernelLimit::Unreadable, |text| parse_max(&text)),
             },
             Self::V2 { unified } => KernelLimits {
-                cpu: read(unified, "cpu.max")
-                    .map_or(KernelLimit::Unreadable, |text| parse_quota_v2(&text)),
+                cpu: quota_v2(unified),
                 outer_cpu: outer_quota(unified, |dir| Some(parse_quota_v2(&read(dir, "cpu.max")?))),
-                cpuset: read(unified, "cpuset.cpus.effective")
-                    .or_else(|| read(unified, "cpuset.cpus")),
+                cpuset: cpuset_v2(unified),
                 memory_bytes: read(unified, "memory.max")
                     .map_or(KernelLimit::Unreadable, |text| parse_memory_limit(&text)),
                 pids: read(unified, "pids.max")
@@ -274,6 +302,26 @@ fn outer_quota(
 fn read(folder: &Path, file: &str) -> Option<String> {
     let text = fs_err::read_to_string(folder.join(file)).ok()?;
     Some(text.trim().to_owned())
+}
+
+fn quota_v1(cpu: &Path) -> KernelLimit<CpuQuota> {
+    read(cpu, "cpu.cfs_quota_us")
+        .zip(read(cpu, "cpu.cfs_period_us"))
+        .map_or(KernelLimit::Unreadable, |(quota, period)| {
+            parse_quota_v1(&quota, &period)
+        })
+}
+
+fn quota_v2(unified: &Path) -> KernelLimit<CpuQuota> {
+    read(unified, "cpu.max").map_or(KernelLimit::Unreadable, |text| parse_quota_v2(&text))
+}
+
+fn cpuset_v1(folder: &Path) -> Option<String> {
+    read(folder, "cpuset.effective_cpus").or_else(|| read(folder, "cpuset.cpus"))
+}
+
+fn cpuset_v2(unified: &Path) -> Option<String> {
+    read(unified, "cpuset.cpus.effective").or_else(|| read(unified, "cpuset.cpus"))
 }
 
 fn parse_quota_v1(quota: &str, period: &str) -> KernelLimit<CpuQuota> {

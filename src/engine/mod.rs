@@ -7,7 +7,8 @@
 //! In reading order: `api.rs` (the trait), `support.rs` (what no
 //! launch can do yet), `images/` (pulled or built before the sweep), `trial.rs`
 //! (names and labels), `replica.rs` (a service with several containers),
-//! `launch/` (from nothing to ready), `proof.rs` (limits in force), `telemetry.rs`,
+//! `cpu/` (whose CPUs are whose), `launch/` (from nothing to ready), `reach.rs`,
+//! `proof/` (what is in force), `telemetry.rs`,
 //! `host.rs` and `cgroup.rs` (counters), `watch.rs` (exits), `unhealthy.rs`, `logs.rs`,
 //! `teardown.rs` (the lease), `owner.rs` and `clean.rs` (leftovers), `docker/`
 //! (the real engine) and `fake/` (a scripted one for tests).
@@ -16,6 +17,7 @@ mod api;
 mod cgroup;
 mod clean;
 mod cli_config;
+mod cpu;
 mod docker;
 mod error;
 pub mod fake;
@@ -26,6 +28,7 @@ mod logs;
 mod owner;
 mod probe;
 mod proof;
+mod reach;
 mod replica;
 mod support;
 mod teardown;
@@ -44,9 +47,12 @@ pub use api::{
     BuildRequest, ContainerId, ContainerRequest, Counters, Engine, Health, HostFacts, ImageFacts,
     ImageOrigin, Inspection, Labels, Leftover, LeftoverKind, Limits, PullRequest, RunState,
 };
-pub use cgroup::{Cgroup, CpuQuota, KernelLimit, KernelLimits, find_cgroup, read_kernel_limits};
+pub use cgroup::{
+    Cgroup, CpuQuota, KernelCpu, KernelLimit, KernelLimits, find_cgroup, read_kernel_limits,
+};
 pub use clean::{CleanReport, CleanRequest, clean, remove_run};
 pub use cli_config::CliConfig;
+pub use cpu::{CpuPlan, CpuProblem, CpuRequest, Known, TierCpus, TierStacks, Topology, plan_cpus};
 pub use docker::{DockerEngine, Examination};
 pub use error::{EngineError, EngineErrorKind};
 pub use host::{HostCpu, HostUse, host_use, parse_host_cpu, read_host_cpu};
@@ -59,11 +65,14 @@ pub use launch::{
 };
 pub use logs::{collect_logs, collect_trial_logs};
 pub use owner::{Liveness, Owner, OwnerParseError};
-pub use probe::{ProbeAnswer, ProbeFailure, ReadyProbe};
+pub use probe::{Page, ProbeAnswer, ProbeFailure, ReadyProbe};
 pub use proof::{
-    LimitsNotApplied, Proof, ProofError, check_limits, compare_inspection, compare_kernel,
-    nano_cpus,
+    InspectedLimits, LimitsNotApplied, PlannedLimits, Proof, ProofError, ProofReading,
+    ServiceReading, VariableReading, changed_variables, check_limits, compare_environment,
+    compare_image, compare_inspection, compare_kernel, compare_kernel_cpu, nano_cpus, read_proof,
+    sample_cpu,
 };
+pub use reach::{ReachError, reach};
 pub use replica::Replica;
 pub use support::{Unsupported, check_stack};
 pub use teardown::{Lease, TeardownReport};

@@ -16,6 +16,9 @@ use crate::problem::chain;
 /// Enough of a body to recognise an error page by, short enough for one line.
 const BODY_HEAD_CHARS: usize = 200;
 
+/// Far more than any page of metrics; a service that streams must not fill our memory.
+const MOST_PAGE_BYTES: usize = 8 * 1024 * 1024;
+
 /// How to ask a service whether it is ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadyProbe {
@@ -34,6 +37,15 @@ pub struct ProbeAnswer {
     pub status: u16,
     /// Start of its body, on one line.
     pub body_head: String,
+}
+
+/// A whole answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// Status of the answer.
+    pub status: u16,
+    /// Its body, up to [`MOST_PAGE_BYTES`].
+    pub body: String,
 }
 
 /// Why nothing came back.
@@ -59,7 +71,23 @@ pub(super) async fn get(
     probe: &ReadyProbe,
     limit: Duration,
 ) -> Result<ProbeAnswer, ProbeFailure> {
-    tokio::time::timeout(limit, exchange(address, probe))
+    let exchange = exchange(address, probe, BODY_HEAD_CHARS * 4, false);
+    let answer = tokio::time::timeout(limit, exchange)
+        .await
+        .unwrap_or(Err(ProbeFailure::TimedOut(limit)))?;
+    Ok(ProbeAnswer {
+        status: answer.status,
+        body_head: one_line(&answer.body),
+    })
+}
+
+/// Gets a whole answer, on a connection of its own.
+pub(super) async fn fetch(
+    address: SocketAddr,
+    probe: &ReadyProbe,
+    limit: Duration,
+) -> Result<Page, ProbeFailure> {
+    tokio::time::timeout(limit, exchange(address, probe, MOST_PAGE_BYTES, true))
         .await
         .unwrap_or(Err(ProbeFailure::TimedOut(limit)))
 }
@@ -82,7 +110,14 @@ fn client() -> Result<&'static reqwest::Client, ProbeFailure> {
         .map_err(|error| ProbeFailure::Broken(error.clone()))
 }
 
-async fn exchange(address: SocketAddr, probe: &ReadyProbe) -> Result<ProbeAnswer, ProbeFailure> {
+/// `is_whole`: a body that breaks off is a failure; else it is taken as far as it came,
+/// since the status is what counts.
+async fn exchange(
+    address: SocketAddr,
+    probe: &ReadyProbe,
+    most_bytes: usize,
+    is_whole: bool,
+) -> Result<Page, ProbeFailure> {
     let mut answer = client()?
         .get(format!("http://{address}{}", probe.path))
         .header(HOST, &probe.host)
@@ -90,17 +125,17 @@ async fn exchange(address: SocketAddr, probe: &ReadyProbe) -> Result<ProbeAnswer
         .send()
         .await
         .map_err(|error| failure_of(&error))?;
-    let mut head = Vec::new();
-    while head.len() < BODY_HEAD_CHARS * 4 {
+    let mut body = Vec::new();
+    while body.len() < most_bytes {
         match answer.chunk().await {
-            Ok(Some(chunk)) => head.extend_from_slice(&chunk),
-            // The status is what counts; a body that breaks off is shown as far as it came.
+            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+            Err(error) if is_whole => return Err(failure_of(&error)),
             Ok(None) | Err(_) => break,
         }
     }
-    Ok(ProbeAnswer {
+    Ok(Page {
         status: answer.status().as_u16(),
-        body_head: one_line(&String::from_utf8_lossy(&head)),
+        body: String::from_utf8_lossy(&body).into_owned(),
     })
 }
 

@@ -62,7 +62,7 @@ async fn running(engine: &FakeEngine, stack: &Stack, tag: &TrialTag) -> Launched
             volumes: &IndexMap::new(),
             containers: &IndexMap::new(),
             labels: &tag.service_labels(name),
-            publish_port: None,
+            publish_ports: Vec::new(),
         };
         let id = engine.create_container(request).await.unwrap();
         engine.start_container(&id).await.unwrap();

@@ -16,9 +16,11 @@ use tokio::runtime::LocalOptions;
 use tokio::sync::mpsc as signals;
 
 use super::conductor::Conductor;
+use super::pinning::pin_this_thread;
 use super::plan::{LoadModel, LoadPlan, LoadSignal};
 use super::prepare::{PrepareProblems, prepare};
 use super::thread::{Command, Report, Thread, ThreadPlan};
+use crate::cpus::CpuSet;
 
 /// Why load cannot be applied.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +45,16 @@ pub enum LoadError {
     Thread {
         /// Its index.
         thread: usize,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A load thread could not be kept on its CPUs.
+    #[error("keep load thread {thread} on CPUs {cpus}")]
+    Pin {
+        /// Its index; the number of threads for the one that directs them.
+        thread: usize,
+        /// The CPUs.
+        cpus: CpuSet,
         /// What the system said.
         source: std::io::Error,
     },
@@ -104,6 +116,7 @@ impl RunningLoad {
             timeout: plan.timeout,
             n_threads,
             seed: plan.seed,
+            cpus: plan.cpus.clone(),
         });
         let n_lifecycle = plan.phases.len() * SIGNALS_PER_PHASE;
         let (signal_sender, signals) = signals::channel(n_lifecycle + TICKS_KEPT);
@@ -136,6 +149,17 @@ impl RunningLoad {
         let conductor = std::thread::Builder::new()
             .name("load-conductor".to_owned())
             .spawn(move || {
+                if let Some(cpus) = plan.cpus
+                    && let Err(source) = pin_this_thread(&cpus)
+                {
+                    let thread = threads.len();
+                    stop_threads(threads);
+                    return Err(LoadError::Pin {
+                        thread,
+                        cpus,
+                        source,
+                    });
+                }
                 // Caught so that the threads are stopped and joined all the same.
                 let result = std::panic::catch_unwind(AssertUnwindSafe(|| conductor.run()));
                 stop_threads(threads);
@@ -290,6 +314,9 @@ fn spawn_thread(
             };
             let outbox = reports.clone();
             let result = std::panic::catch_unwind(AssertUnwindSafe(|| {
+                if let Some(cpus) = &plan.cpus {
+                    pin_this_thread(cpus).map_err(|error| not_kept(cpus, &error))?;
+                }
                 let runtime = tokio::runtime::Builder::new_current_thread()
                     .enable_all()
                     .build_local(LocalOptions::default())?;
@@ -307,6 +334,11 @@ fn spawn_thread(
             };
         })?;
     Ok(LoadThread { commands, handle })
+}
+
+/// The system's words alone would not say what was asked of it.
+fn not_kept(cpus: &CpuSet, error: &std::io::Error) -> std::io::Error {
+    std::io::Error::new(error.kind(), format!("keep it on CPUs {cpus}: {error}"))
 }
 
 fn stop_threads(threads: Vec<LoadThread>) {

@@ -403,6 +403,7 @@ fn a_task_that_panics_becomes_an_error() {
     let server = TestServer::start(|_| ok());
     let plan = plan(&server.target, Workload::get("/"), &[(closed(1), 100)]);
     let thread_plan = Arc::new(ThreadPlan {
+        cpus: None,
         prepared: prepare(&plan.workload, &plan.target, &plan.variables).unwrap(),
         addresses: plan.target.addresses.clone(),
         timeout: plan.timeout,

@@ -4,10 +4,10 @@
 //! `measure` is the only layer below it.
 //!
 //! Read `plan` (what goes in and comes out), `workload` with `workload_file`,
-//! `step_file`, `expand`, `template`, `json_body`, `json_path` (what is sent),
+//! `step_file`, `expand`, `template`, `json_body` (what is sent),
 //! `prepare` (made ready), `generator` with `conductor` (threads and phases),
 //! `thread`, `slot`, `journey`, `closed`, `open`, `fine_timer` (one load thread),
-//! `client` (one connection).
+//! `client` (one connection), `pinning` (threads kept on CPUs).
 mod client;
 mod closed;
 mod conductor;
@@ -16,9 +16,9 @@ mod fine_timer;
 mod generator;
 mod journey;
 mod json_body;
-mod json_path;
 mod once;
 mod open;
+mod pinning;
 mod plan;
 mod prepare;
 mod slot;
@@ -34,5 +34,6 @@ mod workload_file;
 
 pub use generator::{LoadError, RunningLoad};
 pub use once::{Exchange, ReceivedAnswer, SentRequest, once};
+pub use pinning::pin_all_threads;
 pub use plan::{LoadModel, LoadPlan, LoadSignal, PhasePlan, Target, Tick};
 pub use workload::{VariableUse, Workload};

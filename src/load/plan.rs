@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use indexmap::IndexMap;
 
 use super::Workload;
+use crate::cpus::CpuSet;
 use crate::measure::{Counts, WindowSummary};
 
 /// Where requests go.
@@ -67,6 +68,8 @@ pub struct LoadPlan {
     pub phases: Vec<PhasePlan>,
     /// Load threads; at least 1.
     pub threads: usize,
+    /// CPUs that load threads and conductor are kept on; `None` leaves them where they are.
+    pub cpus: Option<CpuSet>,
     /// Longest wait for one answer.
     pub timeout: Duration,
     /// Longest wait for a window's last answers after its end.

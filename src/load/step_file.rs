@@ -10,11 +10,11 @@ use serde_json::Value;
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::json_path::JsonPath;
 use super::template::{JsonTemplate, Template};
 use super::workload::CaptureSource;
 use super::workload_file::{Shared, read_headers, read_statuses, read_template};
 use crate::problem::{Problem, nearest};
+use crate::reported::JsonPath;
 use crate::toml_file::{Entry, Notes, Quoted, Table, describe, integer_of};
 
 /// Keys of a step that are reserved and not built yet.

@@ -31,6 +31,7 @@ pub(super) fn workload(text: &str) -> Workload {
 
 pub(super) fn plan(target: &Target, workload: Workload, phases: &[(LoadModel, u64)]) -> LoadPlan {
     LoadPlan {
+        cpus: None,
         target: target.clone(),
         workload: Arc::new(workload),
         variables: IndexMap::new(),

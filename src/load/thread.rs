@@ -26,6 +26,7 @@ use super::plan::LoadModel;
 use super::prepare::Prepared;
 use super::slot::{Cancel, Seat, Sitter, Slot};
 use super::template::Counter;
+use crate::cpus::CpuSet;
 use crate::measure::{Outcome, Sample, Unpaced};
 
 /// How often deadlines are looked at, the drain is checked and samples leave.
@@ -52,6 +53,7 @@ pub(super) struct ThreadPlan {
     pub(super) timeout: Duration,
     pub(super) n_threads: usize,
     pub(super) seed: u64,
+    pub(super) cpus: Option<CpuSet>,
 }
 
 /// The edges and pacing of the phase under way.

@@ -22,10 +22,10 @@ use std::time::Duration;
 use hyper::Method;
 use hyper::header::HeaderName;
 
-use super::json_path::JsonPath;
 use super::template::{JsonTemplate, Pieces};
 use super::workload_file;
 use crate::problem::{Location, Problem, Problems};
+use crate::reported::JsonPath;
 
 /// A checked workload file.
 #[derive(Debug)]

@@ -13,14 +13,28 @@ use super::plan::{Estimate, Plan, PlannedTrial};
 use crate::scalar::Scalar;
 
 impl Plan {
-    /// Writes the plan as one JSON object.
+    /// Writes the plan as one JSON object, with whose CPUs are whose as `isolation`.
     ///
     /// **Errors**: the writer's.
-    pub fn write_json(&self, writer: impl io::Write) -> io::Result<()> {
+    pub fn write_json(&self, writer: impl io::Write, isolation: &impl Serialize) -> io::Result<()> {
         let mut buffered = io::BufWriter::new(writer);
-        serde_json::to_writer(&mut buffered, self)?;
+        serde_json::to_writer(
+            &mut buffered,
+            &WithIsolation {
+                plan: self,
+                isolation,
+            },
+        )?;
         io::Write::flush(&mut buffered)
     }
+}
+
+/// A plan and what the host adds to it.
+#[derive(Serialize)]
+struct WithIsolation<'a, I> {
+    #[serde(flatten)]
+    plan: &'a Plan,
+    isolation: &'a I,
 }
 
 impl Serialize for Plan {

@@ -23,6 +23,7 @@ mod starter;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod value_text;
 mod warnings;
 
 pub use crate::toml_file::Located;
@@ -32,6 +33,7 @@ pub use plan::{ASSUMED_DEAD_TIME, CellLoad, CellPhase, Estimate, Plan, PlannedTr
 pub use read::read;
 pub use starter::{StarterFiles, StarterInput, StarterService, starter};
 pub use sweep::{
-    Amount, Answers, Axis, Constraint, Derived, Load, Order, Phase, PhaseLoad, Ready, ReportText,
-    Slo, State, Sweep, TargetUrl, Trials,
+    Amount, Answers, Axis, Constraint, Derived, Host, Load, Order, Phase, PhaseLoad, Prove, Ready,
+    ReportText, Slo, State, Sweep, TargetUrl, Trials,
 };
+pub use value_text::ValueText;

@@ -277,6 +277,17 @@ duration = "45s"
 # [slo]
 # p99_ms = 100
 # error_rate = 0.01
+
+# A knob as the service itself reports it: a misspelt variable is found by nothing else.
+# [[prove]]
+# url    = "http://app:8080/metrics"   # EDIT: a service and port of the stack
+# series = "db_pool_size"              # EDIT: Prometheus; or json = "$.pool.size"
+# equals = "${db_pool}"
+
+# Whose CPUs are whose; `nightsweep plan` shows it.
+# [host]
+# cpu_mode = "quota"                   # or "cpuset": as many whole CPUs as the limit says
+# reserve_cpus = 2                     # for the load generator
 "#;
 
 const WORKLOAD: &str = r#"# What one virtual user does, over and over: the steps in order.
@@ -397,6 +408,11 @@ mod tests {
             "# order",
             "# p99_ms",
             "# error_rate",
+            "# url",
+            "# series",
+            "# equals",
+            "# cpu_mode",
+            "# reserve_cpus",
         ];
         let body = body
             .lines()

@@ -11,8 +11,11 @@ use std::time::Duration;
 
 use super::expression::Expression;
 use super::read::target_url;
+use super::value_text::ValueText;
+use crate::cpus::CpuMode;
 use crate::placed::PlacedNode;
 use crate::problem::Location;
+use crate::reported::Reported;
 use crate::scalar::Scalar;
 use crate::toml_file::Located;
 
@@ -51,6 +54,10 @@ pub struct Sweep {
     pub phases: Vec<Phase>,
     /// The service level that latency windows are judged by.
     pub slo: Slo,
+    /// Whose CPUs are whose.
+    pub host: Host,
+    /// Knobs as the service itself reports them.
+    pub proves: Vec<Prove>,
     /// What the report says about itself.
     pub report: ReportText,
     /// All names, axes first: an index into it is a name's slot.
@@ -308,6 +315,28 @@ pub struct Slo {
     pub p99_ms: Option<f64>,
     /// Largest share of requests that fail, from 0 to 1.
     pub error_rate: Option<f64>,
+}
+
+/// Whose CPUs are whose.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Host {
+    /// How the subject's limit is put into force, where the file says.
+    pub cpu_mode: Option<Located<CpuMode>>,
+    /// CPUs kept for the generator, where the file says.
+    pub reserve_cpus: Option<u32>,
+}
+
+/// A knob as the service itself reports it, and what it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prove {
+    /// Service and port; as written, with its query.
+    pub url: Located<TargetUrl>,
+    /// Path and query, starting with `/`.
+    pub path: String,
+    /// Where the value is in the answer.
+    pub reported: Reported,
+    /// What it must be in a cell.
+    pub equals: ValueText,
 }
 
 /// What the report says about itself.

@@ -38,6 +38,7 @@ pub(super) fn line_of(kind: &EventKind) -> Option<String> {
             folder,
             n_trials,
             n_skipped,
+            cpus,
             estimate_s,
         } => {
             let skipped = if *n_skipped > 0 {
@@ -45,9 +46,10 @@ pub(super) fn line_of(kind: &EventKind) -> Option<String> {
             } else {
                 String::new()
             };
+            let about = seconds(*estimate_s);
+            let cpus: String = cpus.iter().flat_map(|line| ["\n        ", line]).collect();
             format!(
-                "run {run_id}: {n_trials} trials{skipped}, about {}, rows go to {folder}",
-                seconds(*estimate_s)
+                "run {run_id}: {n_trials} trials{skipped}, about {about}, rows go to {folder}{cpus}"
             )
         }
         EventKind::TrialStarted { trial, left_s } => {

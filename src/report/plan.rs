@@ -7,8 +7,15 @@ use crate::units::{format_bytes, format_duration};
 /// Cells shown in full; larger plans show their ends.
 const SHOWN: usize = 100;
 
-/// The plan for people; `services` are those that are started and not started.
-pub fn plan_text(plan: &Plan, sweep: &Sweep, started: &[String], not_started: &[String]) -> String {
+/// The plan for people; `services` are those that are started and not started, `cpus` is
+/// whose CPUs are whose.
+pub fn plan_text(
+    plan: &Plan,
+    sweep: &Sweep,
+    started: &[String],
+    not_started: &[String],
+    cpus: &[String],
+) -> String {
     let mut lines = vec![
         format!("{}: {} cells", sweep.name, plan.cells.len()),
         String::new(),
@@ -20,6 +27,10 @@ pub fn plan_text(plan: &Plan, sweep: &Sweep, started: &[String], not_started: &[
     lines.push(format!("starts        {}", started.join(", ")));
     if !not_started.is_empty() {
         lines.push(format!("not started   {}", not_started.join(", ")));
+    }
+    for (index, line) in cpus.iter().enumerate() {
+        let label = if index == 0 { "cpus" } else { "" };
+        lines.push(format!("{label:<13} {line}"));
     }
     let order = match sweep.trials.order {
         Order::Blocks => format!(

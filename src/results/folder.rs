@@ -215,6 +215,11 @@ impl RunFolder {
         &self.charts
     }
 
+    /// proofs.jsonl.
+    pub fn proofs(&self) -> PathBuf {
+        self.results.join("proofs.jsonl")
+    }
+
     /// trials.csv.
     pub fn trials_csv(&self) -> PathBuf {
         self.results.join("trials.csv")

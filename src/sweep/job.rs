@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use indexmap::IndexMap;
 
-use super::Reason;
+use super::{Knob, Reason};
+use crate::cpus::CpuSet;
+use crate::engine::LaunchTarget;
 use crate::load::{LoadModel, PhasePlan, Workload};
 use crate::scalar::Scalar;
 use crate::stack::Stack;
@@ -22,6 +24,8 @@ pub struct SweepPlan {
     pub jobs: Vec<Job>,
     /// The service that is being sized.
     pub subject: String,
+    /// Whose CPUs are whose, one line each.
+    pub cpu_lines: Vec<String>,
     /// Where load goes.
     pub target: TargetSpec,
     /// What is sent.
@@ -49,6 +53,14 @@ pub struct Job {
     pub variables: IndexMap<String, String>,
     /// What is launched.
     pub stack: Arc<Stack>,
+    /// CPUs of the load threads; `None` leaves them where they are.
+    pub generator_cpus: Option<CpuSet>,
+    /// Whether the subject shares CPUs with the generator or other services.
+    pub shares_cpus: bool,
+    /// Places beside the target that are asked things.
+    pub asked: Vec<LaunchTarget>,
+    /// What services must say of their own knobs.
+    pub knobs: Vec<Knob>,
     /// Stretches of load, in order.
     pub phases: Vec<JobPhase>,
     /// Why it is not run, where it is not.

@@ -82,6 +82,7 @@ fn launch_of<'a, E: Engine>(shared: &'a Shared<'_, E>, job: &'a Job) -> Launch<'
         stack: &job.stack,
         subject: &shared.plan.subject,
         target: shared.wanted.target.as_ref(),
+        asked: &job.asked,
         ready: shared.wanted.ready.as_ref(),
         deadline: shared.plan.settings.ready_timeout,
         facts: shared.facts,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::FusedFuture;
+use serde_json::json;
 
 use super::edge::{Edge, host_busy_cores};
 use super::outcome::WindowOutcome;
@@ -16,7 +17,9 @@ use super::shell::{Closed, Trial, until_asked};
 use super::target::{addresses_of, base_path_of, host_of};
 use super::versions::{idle_connect_ms, versions};
 use super::{Action, Ending, JobPhase, Reason, Signal, State, step};
-use crate::engine::{Engine, Exit, Launched, Proof, differences, watch_exits};
+use crate::engine::{
+    Engine, Exit, Launched, LimitsNotApplied, Proof, differences, sample_cpu, watch_exits,
+};
 use crate::event::EventKind;
 use crate::load::{LoadModel, LoadPlan, LoadSignal, RunningLoad, Target};
 use crate::measure::{Judgement, Pacing, judge};
@@ -26,6 +29,10 @@ use crate::problem::chain;
 const LOAD_SLACK: Duration = Duration::from_secs(30);
 /// When an edge cannot be read, the container's exit usually arrives within this.
 const EXIT_GRACE: Duration = Duration::from_secs(1);
+
+/// How often the kernel's CPU files are read while a window is open: a change that lasts
+/// less than that can still slip through, one that decides a window's figures cannot.
+const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
 /// How the load of a trial ended.
 pub(super) struct Loaded {
@@ -76,6 +83,8 @@ impl<E: Engine> Trial<'_, '_, E> {
         let limit =
             load_of(self.job) + (settings.drain + settings.request_timeout) * n_phases + LOAD_SLACK;
         let mut deadline = pin!(tokio::time::sleep(limit));
+        let mut sampling = tokio::time::interval(SAMPLE_EVERY);
+        sampling.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut oom_killed = None;
         let action = loop {
             let signal = tokio::select! {
@@ -84,6 +93,12 @@ impl<E: Engine> Trial<'_, '_, E> {
                 exit = &mut exit => {
                     oom_killed = exit.as_ref().ok().map(|exit| exit.oom_killed);
                     Signal::Broke(exit_reason(exit.map_err(|error| chain(&error))))
+                }
+                _ = sampling.tick(), if state == State::Measuring => {
+                    match sample_cpu(engine, launched, &self.job.stack) {
+                        Ok(()) => continue,
+                        Err(wrong) => Signal::Broke(self.changed_inside(&wrong)),
+                    }
                 }
                 signal = load.next() => match signal {
                     Some(signal) => {
@@ -97,7 +112,7 @@ impl<E: Engine> Trial<'_, '_, E> {
                             },
                         }
                     }
-                    None => Signal::LoadDone { is_good: self.is_measured() },
+                    None => self.end_load(launched).await,
                 },
                 () = &mut deadline => Signal::DeadlinePassed,
             };
@@ -137,6 +152,30 @@ impl<E: Engine> Trial<'_, '_, E> {
         }
     }
 
+    /// The load has ended: the services are asked for their knobs once more.
+    async fn end_load(&mut self, launched: &Launched) -> Signal {
+        let mut asked = self.shared.interrupted.clone();
+        tokio::select! {
+            biased;
+            () = until_asked(&mut asked, 1) => Signal::Interrupted,
+            checked = self.check_knobs(launched, "end") => match checked {
+                Ok(()) => Signal::LoadDone { is_good: self.is_measured() },
+                Err(reason) => {
+                    // Since when it is so nobody knows.
+                    self.windows.clear();
+                    Signal::Broke(reason)
+                }
+            },
+        }
+    }
+
+    /// A limit that was changed while a window was open, be it only for a while.
+    fn changed_inside(&mut self, wrong: &LimitsNotApplied) -> Reason {
+        let words = format!("while the window was open, {wrong}");
+        self.keep_proof(None, "inside", json!({ "wrong": words }));
+        Reason::new("limits_not_applied", words)
+    }
+
     /// Whether every window has a measurement, if perhaps a suspect one.
     fn is_measured(&self) -> bool {
         let is_judged = |index: usize, phase: &JobPhase| {
@@ -171,6 +210,7 @@ impl<E: Engine> Trial<'_, '_, E> {
                 .map(|phase| phase.plan.clone())
                 .collect(),
             threads: plan.settings.load_threads,
+            cpus: self.job.generator_cpus.clone(),
             timeout: plan.settings.request_timeout,
             drain: plan.settings.drain,
             seed: plan.settings.seed,
@@ -194,7 +234,7 @@ impl<E: Engine> Trial<'_, '_, E> {
                 if !plan.window {
                     return None;
                 }
-                match self.read_edge(launched).await {
+                match self.read_edge(launched, phase, "start").await {
                     Ok(edge) => {
                         // What was seen before the window is not of it.
                         self.unhealthy.take();
@@ -218,7 +258,7 @@ impl<E: Engine> Trial<'_, '_, E> {
             }
             LoadSignal::PhaseEnded { phase, .. } => {
                 let left = self.left_edge.take()?;
-                match self.read_right_edge(launched).await {
+                match self.read_right_edge(launched, phase).await {
                     Ok(right) => {
                         self.closed = Some(Closed {
                             phase,
@@ -246,6 +286,8 @@ impl<E: Engine> Trial<'_, '_, E> {
                         unhealthy: closed.unhealthy,
                         counters: differences(&left.readings, &right.readings),
                         host_busy_cores: host_busy_cores(&left, &right),
+                        is_environment_changed: left.is_environment_changed
+                            || right.is_environment_changed,
                         proof: if left.proof.min(right.proof) == Proof::Kernel {
                             "kernel"
                         } else {
@@ -260,8 +302,8 @@ impl<E: Engine> Trial<'_, '_, E> {
     }
 
     /// Reads the right edge, and after it what healthchecks said of the window.
-    async fn read_right_edge(&self, launched: &Launched) -> Result<Edge, Reason> {
-        let edge = self.read_edge(launched).await?;
+    async fn read_right_edge(&mut self, launched: &Launched, phase: usize) -> Result<Edge, Reason> {
+        let edge = self.read_edge(launched, phase, "end").await?;
         let looked = self.unhealthy.look(&**self.shared.engine, launched).await;
         looked.map_err(|error| Reason::new("engine_error", chain(&error)))?;
         Ok(edge)

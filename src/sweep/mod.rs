@@ -2,7 +2,7 @@
 //!
 //! `job.rs` says what a sweep is told, `trial.rs` is the life of one trial as a
 //! pure step function, `shell.rs` performs it (with `ahead.rs`, `launching.rs`,
-//! `loading.rs` and `edge.rs`), `rows.rs` turns what came of it
+//! `loading.rs`, `edge.rs`, `knobs.rs` and `evidence.rs`), `rows.rs` turns what came of it
 //! into rows, and `run.rs` goes from trial to trial and writes everything down.
 //!
 //! **Invariant**: this module never sees the command line, a terminal, CSV or
@@ -12,7 +12,9 @@
 mod ahead;
 mod clock;
 mod edge;
+mod evidence;
 mod job;
+mod knobs;
 mod launching;
 mod loading;
 mod outcome;
@@ -28,5 +30,6 @@ mod versions;
 
 pub use clock::Clock;
 pub use job::{Job, JobPhase, ReadySpec, Settings, Slo, SweepPlan, TargetSpec};
+pub use knobs::Knob;
 pub use run::{Sinks, SweepError, SweepSummary, run};
 pub use trial::{Action, Ending, Reason, Signal, State, step};

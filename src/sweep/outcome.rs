@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use indexmap::IndexMap;
+use serde_json::Value;
 
 use super::Ending;
 use crate::engine::ServiceUse;
@@ -15,6 +16,8 @@ pub(super) struct TrialOutcome {
     pub(super) ending: Ending,
     /// Windows that were held to their end with their limits proven at both edges.
     pub(super) windows: Vec<WindowOutcome>,
+    /// Lines of proofs.jsonl, in the order they were read.
+    pub(super) proofs: Vec<Value>,
     /// RFC 3339 in UTC.
     pub(super) started_at: String,
     /// `direct`, `published` or `remote`, once launched.
@@ -47,6 +50,8 @@ pub(super) struct WindowOutcome {
     pub(super) unhealthy: IndexMap<String, String>,
     /// CPU the whole host used. **Units**: cores.
     pub(super) host_busy_cores: Option<f64>,
+    /// Whether the subject's process had a variable otherwise than the stack says.
+    pub(super) is_environment_changed: bool,
     /// `kernel` or `inspect`, the weaker of both edges.
     pub(super) proof: &'static str,
 }

@@ -10,6 +10,7 @@ use indexmap::IndexMap;
 use super::loading::pacing_of;
 use super::outcome::{TrialOutcome, WindowOutcome};
 use super::{Ending, Job, JobPhase, Reason, Settings, SweepPlan};
+use crate::cpus::CpuSet;
 use crate::engine::ServiceUse;
 use crate::load::LoadModel;
 use crate::measure::{Figures, Judgement, judge};
@@ -66,9 +67,17 @@ pub(super) fn windows(job: &Job) -> impl Iterator<Item = (usize, &JobPhase)> {
         .filter(|(_, phase)| phase.plan.window)
 }
 
-/// The CPU limit a service is launched with, over all its containers. **Units**: cores.
+/// The CPU limit a service is launched with, over all its containers: the quota, else the
+/// CPUs. **Units**: cores.
 fn cpu_limit(service: &Service) -> Option<f64> {
-    Some(service.cpu_cores()? * f64::from(service.replicas.unwrap_or(1)))
+    let n_cpus = || {
+        let cpus: CpuSet = service.cpuset.as_deref()?.parse().ok()?;
+        Some(cpus.len() as f64).filter(|n| *n > 0.0)
+    };
+    let quota = service
+        .cpu_cores()
+        .map(|cpus| cpus * f64::from(service.replicas.unwrap_or(1)));
+    quota.or_else(n_cpus)
 }
 
 /// Load that ran before a window without being measured.
@@ -107,11 +116,14 @@ fn base_row(run_id: &str, job: &Job, phase: &JobPhase) -> TrialRow {
         users,
         planned_rate_rps,
         window_s: Some(phase.plan.duration.as_secs_f64()),
-        flags: phase
-            .load_tied_to_knob
-            .then(|| "load_tied_to_knob".to_owned())
-            .into_iter()
-            .collect(),
+        flags: [
+            (phase.load_tied_to_knob, "load_tied_to_knob"),
+            (job.shares_cpus, "shared_cpus"),
+        ]
+        .into_iter()
+        .filter(|(is_so, _)| *is_so)
+        .map(|(_, flag)| flag.to_owned())
+        .collect(),
         service_cpu_cores: job
             .stack
             .services
@@ -143,6 +155,9 @@ fn fill(row: &mut TrialRow, window: &WindowOutcome, phase: &JobPhase, plan: &Swe
     if verdict.judgement != Judgement::Failed {
         row.flags
             .extend(verdict.flags.iter().map(|flag| flag.code().to_owned()));
+        if window.is_environment_changed {
+            row.flags.push("environment_changed".to_owned());
+        }
     }
     if verdict.judgement != Judgement::Failed && !window.unhealthy.is_empty() {
         row.flags.push("unhealthy".to_owned());

@@ -17,8 +17,8 @@ use crate::engine::{Engine, HostFacts, Owner};
 use crate::event::{Event, EventKind, TrialRef};
 use crate::problem::chain;
 use crate::results::{
-    OperationKey, OperationsCsv, ResultsError, RunFolder, TrialRow, TrialsCsv, Verdict,
-    write_histogram_log,
+    OperationKey, OperationsCsv, ProofsJsonl, ResultsError, RunFolder, TrialRow, TrialsCsv,
+    Verdict, write_histogram_log,
 };
 use crate::secret::Secrets;
 use crate::units::format_duration;
@@ -36,6 +36,8 @@ pub struct Sinks {
     pub trials: TrialsCsv,
     /// Rows of operations.
     pub operations: OperationsCsv,
+    /// What was planned and what was read.
+    pub proofs: ProofsJsonl,
     /// What must not be written.
     pub secrets: Secrets,
 }
@@ -99,6 +101,7 @@ pub async fn run<E: Engine>(
     emit: &mut dyn FnMut(Event),
 ) -> Result<SweepSummary, SweepError> {
     let secrets = sinks.secrets.clone();
+    let shared_secrets = secrets.clone();
     let mut emit = |kind: EventKind| {
         let kind = redacted(kind, &secrets);
         emit(Event {
@@ -114,6 +117,7 @@ pub async fn run<E: Engine>(
         facts: host.0,
         owner: host.1,
         clock,
+        secrets: &shared_secrets,
         interrupted,
         versions_seen: AtomicBool::new(false),
     };
@@ -277,6 +281,7 @@ fn started(plan: &SweepPlan, sinks: &Sinks, progress: &Progress) -> EventKind {
         folder: sinks.folder.path().display().to_string(),
         n_trials: count(plan.jobs.len()),
         n_skipped: count(n_skipped),
+        cpus: plan.cpu_lines.clone(),
         estimate_s: progress.left_s(Duration::ZERO),
     }
 }
@@ -415,6 +420,8 @@ fn keep_trial(
             .append(&key, &window.summary)
             .map_err(failed)?;
     }
+    let kept = sinks.proofs.append(&outcome.proofs, &sinks.secrets);
+    kept.map_err(failed)?;
     for (service, text) in &outcome.logs {
         sinks
             .folder

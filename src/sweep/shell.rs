@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use futures_util::future::try_join_all;
 use indexmap::IndexMap;
+use serde_json::Value;
 use tokio::sync::watch;
 
 use super::ahead::{Before, Came, Coming, Word};
@@ -29,6 +30,7 @@ use crate::engine::{
 use crate::event::{EventKind, TrialRef};
 use crate::measure::{Judgement, judge};
 use crate::problem::chain;
+use crate::secret::Secrets;
 
 /// What every trial of a sweep shares.
 pub(super) struct Shared<'a, E: Engine> {
@@ -38,6 +40,8 @@ pub(super) struct Shared<'a, E: Engine> {
     pub(super) facts: &'a HostFacts,
     pub(super) owner: &'a Owner,
     pub(super) clock: Clock,
+    /// What must not be written.
+    pub(super) secrets: &'a Secrets,
     /// How often the user has asked to stop.
     pub(super) interrupted: watch::Receiver<u32>,
     /// Whether a stack of this run has been asked what runs in it.
@@ -60,6 +64,8 @@ pub(super) struct Trial<'s, 't, E: Engine> {
     pub(super) progress: &'t Progress,
     pub(super) emit: &'t mut dyn FnMut(EventKind),
     pub(super) windows: Vec<WindowOutcome>,
+    /// Lines of proofs.jsonl.
+    pub(super) proofs: Vec<Value>,
     pub(super) left_edge: Option<Edge>,
     pub(super) closed: Option<Closed>,
     pub(super) unhealthy: Arc<Unhealthy>,
@@ -90,6 +96,7 @@ impl<'s, 't, E: Engine> Trial<'s, 't, E> {
             progress,
             emit,
             windows: Vec::new(),
+            proofs: Vec::new(),
             left_edge: None,
             closed: None,
             unhealthy: Arc::default(),
@@ -140,8 +147,19 @@ impl<'s, 't, E: Engine> Trial<'s, 't, E> {
                 () = until_asked(&mut asked, 1) => {}
                 () = self.ask_versions(launched) => {}
             }
+            let checked = self.ask_when_ready(launched).await;
             until_load = turn.elapsed();
-            loaded = self.load(launched, loaded.state).await;
+            loaded = match checked {
+                None => self.load(launched, loaded.state).await,
+                Some(signal) => {
+                    let (state, action) = step(loaded.state, signal);
+                    Loaded {
+                        state,
+                        action,
+                        oom_killed: None,
+                    }
+                }
+            };
         }
         let ended = Instant::now();
 
@@ -159,6 +177,7 @@ impl<'s, 't, E: Engine> Trial<'s, 't, E> {
         let outcome = TrialOutcome {
             ending: parted.ending,
             windows: std::mem::take(&mut self.windows),
+            proofs: std::mem::take(&mut self.proofs),
             started_at,
             target_path: launched
                 .as_ref()

@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Modules that anyone may use and that use nothing but each other.
-const LEAVES: [&str; 6] = [
+const LEAVES: [&str; 8] = [
+    "cpus",
     "placed",
     "problem",
+    "reported",
     "scalar",
     "secret",
     "toml_file",

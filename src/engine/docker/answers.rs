@@ -41,9 +41,17 @@ pub(super) fn inspection(answer: ContainerInspectResponse) -> Inspection {
         health: health(&state),
         limits: limits(&answer.host_config.unwrap_or_default()),
         addresses,
-        published: network.ports.as_ref().and_then(published),
+        published: network.ports.as_ref().map(published).unwrap_or_default(),
         pid: state.pid.unwrap_or(0),
         image_digest: answer.image.unwrap_or_default(),
+        environment: answer
+            .config
+            .and_then(|config| config.env)
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|variable| variable.split_once('='))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
     }
 }
 
@@ -92,12 +100,21 @@ fn limits(host: &HostConfig) -> Limits {
     }
 }
 
-fn published(ports: &PortMap) -> Option<SocketAddr> {
-    ports.values().flatten().flatten().find_map(|binding| {
-        let address: IpAddr = binding.host_ip.as_deref()?.parse().ok()?;
-        let port: u16 = binding.host_port.as_deref()?.parse().ok()?;
-        (port != 0).then(|| SocketAddr::new(address, port))
-    })
+fn published(ports: &PortMap) -> IndexMap<u16, SocketAddr> {
+    let mut published: IndexMap<u16, SocketAddr> = ports
+        .iter()
+        .filter_map(|(inside, bindings)| {
+            let inside = inside.split('/').next()?.parse().ok()?;
+            let outside = bindings.iter().flatten().find_map(|binding| {
+                let address: IpAddr = binding.host_ip.as_deref()?.parse().ok()?;
+                let port: u16 = binding.host_port.as_deref()?.parse().ok()?;
+                (port != 0).then(|| SocketAddr::new(address, port))
+            })?;
+            Some((inside, outside))
+        })
+        .collect();
+    published.sort_keys();
+    published
 }
 
 /// Facts of an image.
@@ -171,4 +188,16 @@ pub(super) fn is_native(info: &SystemInfo, our_kernel: &str) -> bool {
         .flatten()
         .any(|option| option.contains("rootless"));
     !is_rootless && !our_kernel.is_empty() && info.kernel_version.as_deref() == Some(our_kernel)
+}
+
+/// The variables of a process, from the bytes of `/proc/<pid>/environ`. **Source**: proc(5).
+pub(super) fn environ(bytes: &[u8]) -> Vec<(String, String)> {
+    bytes
+        .split(|byte| *byte == 0)
+        .filter_map(|variable| {
+            let text = String::from_utf8_lossy(variable);
+            let (name, value) = text.split_once('=')?;
+            Some((name.to_owned(), value.to_owned()))
+        })
+        .collect()
 }

@@ -19,8 +19,8 @@ use super::connection::{CALL_LIMIT, Reach, SLOW_CALL_LIMIT, call, failure};
 use super::{DockerEngine, answers, requests};
 use crate::engine::{
     BuildRequest, ContainerId, ContainerRequest, Counters, Engine, EngineError, EngineErrorKind,
-    HostFacts, ImageFacts, Inspection, KernelLimits, Labels, Leftover, LeftoverKind, ProgressSink,
-    PullRequest, RunState,
+    HostFacts, ImageFacts, Inspection, KernelCpu, KernelLimits, Labels, Leftover, LeftoverKind,
+    ProgressSink, PullRequest, RunState, find_cgroup,
 };
 use crate::stack::{Hook, Network, Volume};
 
@@ -72,6 +72,8 @@ impl Engine for DockerEngine {
             kernel: info.kernel_version.unwrap_or_default(),
             architecture: info.architecture.unwrap_or_default(),
             storage_driver: info.driver.unwrap_or_default(),
+            // What does not say so is taken at its word when a container is made.
+            has_cpusets: info.cpu_set.unwrap_or(true),
             direct: direct && is_native,
             local: self.reach != Reach::Remote,
         })
@@ -339,6 +341,21 @@ impl Engine for DockerEngine {
             .then(|| self.cgroup_of(id, seen.pid))
             .flatten()
             .map(|cgroup| cgroup.limits())
+    }
+
+    fn kernel_cpu(&self, id: &ContainerId) -> Option<KernelCpu> {
+        Some(self.known_cgroup(id)?.cpu_now())
+    }
+
+    fn process_environment(
+        &self,
+        id: &ContainerId,
+        seen: &Inspection,
+    ) -> Option<Vec<(String, String)>> {
+        // The pid may be another host's: it must lead to a control group of this container.
+        find_cgroup(seen.pid, id)?;
+        let bytes = fs_err::read(format!("/proc/{}/environ", seen.pid)).ok()?;
+        Some(answers::environ(&bytes))
     }
 
     fn news<'a>(&'a self, labels: &[String]) -> BoxStream<'a, ContainerId> {

@@ -3,7 +3,7 @@
 //! Everything a service says is passed on; what cannot be said in this form is
 //! an error here and never dropped. Three things are ours and not the user's:
 //! the restart policy is always `no` (a crash must be seen, not healed), our
-//! labels win, and no port is published but the one the generator needs.
+//! labels win, and no port is published but those the generator and the proofs need.
 //! Read `answers.rs` next.
 
 use std::collections::HashMap;
@@ -86,7 +86,11 @@ pub(super) fn container(request: &ContainerRequest<'_>) -> Result<Creation, Requ
         .filter(|(name, _)| !OUR_LABELS.contains(&name.as_str()));
     let mut labels: HashMap<String, String> = users.map(|(k, v)| (k.clone(), v.clone())).collect();
     labels.extend(request.labels.clone());
-    let published = request.publish_port.map(|port| format!("{port}/tcp"));
+    let published: Vec<String> = request
+        .publish_ports
+        .iter()
+        .map(|port| format!("{port}/tcp"))
+        .collect();
     let network_mode = match (&service.network_mode, &first) {
         (Some(mode), _) => shared_with(mode, request)?,
         (None, Some((network, _))) => network.clone(),
@@ -96,7 +100,7 @@ pub(super) fn container(request: &ContainerRequest<'_>) -> Result<Creation, Requ
         hostname: service.hostname.clone(),
         domainname: service.domainname.clone(),
         user: service.user.clone(),
-        exposed_ports: published.clone().map(|port| vec![port]),
+        exposed_ports: (!published.is_empty()).then(|| published.clone()),
         tty: Some(service.tty),
         open_stdin: Some(service.stdin_open),
         env: Some(
@@ -184,7 +188,7 @@ pub(in crate::engine) fn rehearse(stack: &Stack) -> Vec<(&str, String)> {
             volumes: &volumes,
             containers: &containers,
             labels: &labels,
-            publish_port: None,
+            publish_ports: Vec::new(),
         });
         (name.as_str(), attempt)
     });
@@ -196,7 +200,7 @@ pub(in crate::engine) fn rehearse(stack: &Stack) -> Vec<(&str, String)> {
 fn host_config(
     request: &ContainerRequest<'_>,
     network_mode: String,
-    published: Option<String>,
+    published: Vec<String>,
 ) -> Result<HostConfig, RequestError> {
     let service = request.service;
     let mode = |mode: &Option<String>| {
@@ -251,13 +255,14 @@ fn host_config(
         readonly_rootfs: Some(service.read_only),
         privileged: Some(service.privileged),
         network_mode: Some(network_mode),
-        port_bindings: published.map(|port| {
+        port_bindings: (!published.is_empty()).then(|| {
             let loopback = PortBinding {
                 host_ip: Some("127.0.0.1".to_owned()),
                 // Empty: the engine picks a free one.
                 host_port: Some(String::new()),
             };
-            HashMap::from([(port, Some(vec![loopback]))])
+            let bind = |port| (port, Some(vec![loopback.clone()]));
+            published.into_iter().map(bind).collect()
         }),
         restart_policy: Some(RestartPolicy {
             name: Some(RestartPolicyNameEnum::NO),

@@ -224,7 +224,7 @@ fn try_creation(
         volumes: &map(&[("pgdata", "ns-ab-3-pgdata")]),
         containers: &IndexMap::from([("web".to_owned(), vec![ContainerId("c0ffee".to_owned())])]),
         labels: &labels,
-        publish_port,
+        publish_ports: publish_port.into_iter().collect(),
     })
 }
 
@@ -398,7 +398,7 @@ fn an_inspection_reads_state_health_limits_and_addresses() {
     assert_eq!(seen.limits.nano_cpus, 500_000_000);
     assert_eq!((seen.limits.memory_bytes, seen.limits.pids), (1_048_576, 9));
     assert_eq!(seen.addresses.len(), 1);
-    assert_eq!(seen.published.unwrap().to_string(), "127.0.0.1:49153");
+    assert_eq!(seen.published[&8080].to_string(), "127.0.0.1:49153");
     assert_eq!((seen.pid, seen.restarts), (77, 2));
 }
 

@@ -4,6 +4,7 @@
 //! They need no image registry: the image is one static busybox, made once from
 //! a Debian package. Every test removes what it made, also when it fails.
 
+mod applied;
 mod failure;
 mod hanging;
 mod images;

@@ -70,6 +70,7 @@ async fn a_target_on_the_hosts_network_is_measured_there_and_its_limits_are_prov
         host: "app:18080".to_owned(),
     };
     let request = crate::engine::Launch {
+        asked: &[],
         stack: &stack,
         subject: "app",
         target: Some(&target),

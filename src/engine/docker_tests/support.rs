@@ -237,6 +237,7 @@ pub(super) async fn try_launch(
         host: "app:8080".to_owned(),
     };
     let request = Launch {
+        asked: &[],
         stack,
         subject: "app",
         target: Some(&target),

@@ -11,9 +11,9 @@ use super::script::{FakeCall, FakeExit};
 use super::state::{Container, State, behaviour_of, conflict, limits_of, thing};
 use crate::engine::{
     BuildRequest, ContainerId, ContainerRequest, Counters, Engine, EngineError, EngineErrorKind,
-    HostFacts, ImageFacts, ImageProgress, Inspection, KernelLimits, LABEL_REPLICA, LABEL_SERVICE,
-    Labels, Leftover, LeftoverKind, ProbeAnswer, ProbeFailure, ProgressSink, PullRequest,
-    ReadyProbe, RunState,
+    HostFacts, ImageFacts, ImageProgress, Inspection, KernelCpu, KernelLimits, LABEL_REPLICA,
+    LABEL_SERVICE, Labels, Leftover, LeftoverKind, Page, ProbeAnswer, ProbeFailure, ProgressSink,
+    PullRequest, ReadyProbe, RunState,
 };
 use crate::stack::{Hook, MountSource, Network, Volume};
 
@@ -145,7 +145,12 @@ impl Engine for FakeEngine {
                     _ => image.as_ref().is_some_and(|image| image.has_healthcheck),
                 },
                 networks,
-                publish_port: request.publish_port.map(|port| port + ports_before),
+                publish_ports: request
+                    .publish_ports
+                    .iter()
+                    .map(|port| (*port, port + ports_before))
+                    .collect(),
+                environment: service.environment.clone().into_iter().collect(),
                 image_digest: image.map(|image| image.digest).unwrap_or_default(),
                 ip: scripted.unwrap_or(IpAddr::V4(own)),
                 started_at: None,
@@ -188,11 +193,22 @@ impl Engine for FakeEngine {
                 limits: container.limits.clone(),
                 addresses: networks.map(|name| (name.clone(), container.ip)).collect(),
                 published: container
-                    .publish_port
+                    .publish_ports
+                    .iter()
                     .filter(|_| is_running)
-                    .map(|port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)),
+                    .map(|(inside, port)| {
+                        (*inside, SocketAddr::new(Ipv4Addr::LOCALHOST.into(), *port))
+                    })
+                    .collect(),
                 pid: if is_running { container.pid } else { 0 },
-                image_digest: container.image_digest.clone(),
+                image_digest: behaviour
+                    .made_of
+                    .clone()
+                    .unwrap_or_else(|| container.image_digest.clone()),
+                environment: behaviour
+                    .environment
+                    .clone()
+                    .unwrap_or_else(|| container.environment.clone()),
             })
         })
     }
@@ -311,6 +327,30 @@ impl Engine for FakeEngine {
         .flatten()
     }
 
+    fn kernel_cpu(&self, id: &ContainerId) -> Option<KernelCpu> {
+        self.with_container(FakeCall::Inspect, id, |_, behaviour| {
+            Ok(behaviour.kernel_limits.clone())
+        })
+        .ok()
+        .flatten()
+        .map(|limits| KernelCpu {
+            quota: limits.cpu,
+            cpuset: limits.cpuset,
+        })
+    }
+
+    fn process_environment(
+        &self,
+        id: &ContainerId,
+        _seen: &Inspection,
+    ) -> Option<Vec<(String, String)>> {
+        self.with_container(FakeCall::Inspect, id, |_, behaviour| {
+            Ok(behaviour.process_environment.clone())
+        })
+        .ok()
+        .flatten()
+    }
+
     fn news<'a>(&'a self, _labels: &[String]) -> BoxStream<'a, ContainerId> {
         if !self.lock().tells_news {
             return stream::pending().boxed();
@@ -348,14 +388,31 @@ impl Engine for FakeEngine {
     async fn probe(
         &self,
         address: SocketAddr,
-        _probe: &ReadyProbe,
+        probe: &ReadyProbe,
         limit: Duration,
     ) -> Result<ProbeAnswer, ProbeFailure> {
+        let page = self.fetch(address, probe, limit).await?;
+        Ok(ProbeAnswer {
+            status: page.status,
+            body_head: String::new(),
+        })
+    }
+
+    async fn fetch(
+        &self,
+        address: SocketAddr,
+        probe: &ReadyProbe,
+        limit: Duration,
+    ) -> Result<Page, ProbeFailure> {
         let name = {
             let mut state = self.lock();
             let containers = state.things.iter_mut().filter_map(|t| t.container.as_mut());
             let mut reached = containers.filter(|container| {
-                container.ip == address.ip() || container.publish_port == Some(address.port())
+                container.ip == address.ip()
+                    || container
+                        .publish_ports
+                        .iter()
+                        .any(|(_, port)| *port == address.port())
             });
             reached.next().map(|container| container.name.clone())
         };
@@ -377,9 +434,13 @@ impl Engine for FakeEngine {
             container.state() == RunState::Running && container.has_run_for(behaviour.answers_after)
         });
         if answers {
-            return Ok(ProbeAnswer {
+            return Ok(Page {
                 status: behaviour.status,
-                body_head: String::new(),
+                body: behaviour
+                    .pages
+                    .get(&probe.path)
+                    .cloned()
+                    .unwrap_or_default(),
             });
         }
         Err(ProbeFailure::Refused)

@@ -33,6 +33,7 @@ impl FakeEngine {
             endpoint: "fake".to_owned(),
             engine_version: "fake".to_owned(),
             cpus: 8,
+            has_cpusets: true,
             direct: true,
             local: true,
             ..HostFacts::default()

@@ -1,5 +1,6 @@
 //! What a test can ask of the fake engine.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -102,6 +103,8 @@ pub struct Behaviour {
     pub healthy_after: Option<Duration>,
     /// From start until its healthcheck counts as failed.
     pub unhealthy_after: Option<Duration>,
+    /// What it says it was made from, where that is not its image.
+    pub made_of: Option<String>,
     /// What its healthcheck says until then.
     pub health_output: String,
     /// When it ends by itself, after its start.
@@ -116,6 +119,12 @@ pub struct Behaviour {
     pub limits_from_look: Option<(usize, Limits)>,
     /// What the kernel enforces; `None` when its files cannot be read.
     pub kernel_limits: Option<KernelLimits>,
+    /// Variables it was made with, where they are not those asked for.
+    pub environment: Option<Vec<(String, String)>>,
+    /// Variables its process was given; `None` when they cannot be read.
+    pub process_environment: Option<Vec<(String, String)>>,
+    /// Bodies it answers with, by path and query; empty ones for all others.
+    pub pages: HashMap<String, String>,
     /// What it wrote.
     pub log: String,
     /// CPU it uses while it runs. **Units**: cores.
@@ -132,6 +141,7 @@ impl Default for Behaviour {
         Self {
             healthy_after: Some(Duration::ZERO),
             unhealthy_after: None,
+            made_of: None,
             health_output: String::new(),
             exits_after: None,
             exits_at_call: None,
@@ -139,6 +149,9 @@ impl Default for Behaviour {
             status: 200,
             limits_from_look: None,
             kernel_limits: None,
+            environment: None,
+            process_environment: None,
+            pages: HashMap::new(),
             log: String::new(),
             cpu_cores: 0.5,
             address: None,

@@ -82,7 +82,7 @@ pub(super) async fn locate<E: Engine>(
         TargetPath::Direct => watch
             .address_in(&target.service, &seen)
             .map(|ip| SocketAddr::new(ip, target.port)),
-        TargetPath::Published => seen.published,
+        TargetPath::Published => seen.published.get(&target.port).copied(),
     };
     address.ok_or_else(|| LaunchError::Unusable {
         service: replica.name(),

@@ -226,9 +226,6 @@ async fn create_all<E: Engine>(
         .chain(volumes_made)
         .collect::<Result<(), _>>()?;
 
-    let publisher = launch
-        .target
-        .filter(|_| path == Some(TargetPath::Published));
     // Whatever shares something with another container needs that one's identifier.
     let mut containers: IndexMap<String, Vec<ContainerId>> = IndexMap::new();
     for step in creation_steps(stack) {
@@ -246,9 +243,7 @@ async fn create_all<E: Engine>(
                     volumes,
                     containers,
                     labels: &tag.replica_labels(name, index, of),
-                    publish_port: publisher
-                        .filter(|target| network_owner(stack, &target.service) == name)
-                        .map(|target| target.port),
+                    publish_ports: ports_to_publish(launch, path, name),
                 };
                 let id = engine.create_container(request).await;
                 let what = format!("service `{}`", replica_name(name, index, of));
@@ -263,6 +258,25 @@ async fn create_all<E: Engine>(
     // In the order of the stack, whatever the order of their creation was.
     containers.sort_by_key(|name, _| stack.services.get_index_of(name));
     Ok((networks, containers))
+}
+
+/// Ports of a service that must be reached through the loopback address.
+///
+/// Without a target nothing says how the stack is reached; whether containers can be
+/// does.
+fn ports_to_publish(launch: &Launch<'_>, path: Option<TargetPath>, service: &str) -> Vec<u16> {
+    let is_direct = path.map_or(launch.facts.direct, |path| path == TargetPath::Direct);
+    if is_direct {
+        return Vec::new();
+    }
+    let places = launch.target.into_iter().chain(launch.asked);
+    let mut ports: Vec<u16> = places
+        .filter(|place| network_owner(launch.stack, &place.service) == service)
+        .map(|place| place.port)
+        .collect();
+    ports.sort_unstable();
+    ports.dedup();
+    ports
 }
 
 /// Engine-wide name of a container, as Compose numbers them; a service that happens to

@@ -1,9 +1,11 @@
 //! Comparing a service's limits with what was read. Pure.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
-use crate::engine::{CpuQuota, KernelLimit, KernelLimits, Limits};
+use serde::Serialize;
+
+use crate::cpus::CpuSet;
+use crate::engine::{CpuQuota, KernelCpu, KernelLimit, KernelLimits, Limits};
 use crate::stack::Service;
 
 /// The kernel's default period of a quota. **Units**: microseconds. **Source**: CFS bandwidth control.
@@ -12,7 +14,8 @@ const DEFAULT_PERIOD_US: i64 = 100_000;
 const LARGEST_PAGE_BYTES: u64 = 64 * 1024;
 
 /// What the limits were read back from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Proof {
     /// The engine's own record of each container.
     Inspect,
@@ -37,7 +40,7 @@ impl fmt::Display for Proof {
 pub struct LimitsNotApplied {
     /// The service.
     pub service: String,
-    /// The Compose key: `cpus`, `cpuset`, `mem_limit` or `pids_limit`.
+    /// The Compose key: `cpus`, `cpuset`, `mem_limit`, `pids_limit`, `environment` or `image`.
     pub which: &'static str,
     /// What the stack asks for.
     pub planned: String,
@@ -110,6 +113,103 @@ pub fn compare_inspection(
     Ok(())
 }
 
+/// Compares the variables of a container with those of the service; an image's own may come
+/// on top.
+///
+/// **Errors**: the first variable that is missing or has another value.
+pub fn compare_environment(
+    name: &str,
+    service: &Service,
+    found: &[(String, String)],
+) -> Result<(), LimitsNotApplied> {
+    for (variable, value) in &service.environment {
+        let has = value_of(found, variable);
+        if has != Some(value.as_str()) {
+            return Err(mismatch(
+                name,
+                "environment",
+                Some(format!("{variable}={value}")),
+                Some(has.map_or_else(
+                    || format!("no {variable}"),
+                    |value| format!("{variable}={value}"),
+                )),
+                Proof::Inspect,
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Variables of a service that its first process has with another value, or not at all.
+///
+/// This is no failure: an image's entrypoint may set and unset variables, and a process
+/// may write over the place they are kept in. `None` when that has happened, which shows in
+/// none of them being there.
+pub fn changed_variables<'s>(
+    service: &'s Service,
+    process: &[(String, String)],
+) -> Option<Vec<&'s str>> {
+    let planned = &service.environment;
+    let is_there = |name: &String| value_of(process, name).is_some();
+    if !planned.is_empty() && !planned.keys().any(is_there) {
+        return None;
+    }
+    let changed = planned
+        .iter()
+        .filter(|(name, value)| value_of(process, name) != Some(value.as_str()));
+    Some(changed.map(|(name, _)| name.as_str()).collect())
+}
+
+/// As a process sees it: of a name that stands twice, the first.
+pub(super) fn value_of<'v>(variables: &'v [(String, String)], name: &str) -> Option<&'v str> {
+    let found = variables.iter().find(|(other, _)| other == name);
+    found.map(|(_, value)| value.as_str())
+}
+
+/// Compares a container's image with the one that was recorded.
+///
+/// **Errors**: another one.
+pub fn compare_image(name: &str, recorded: &str, found: &str) -> Result<(), LimitsNotApplied> {
+    if recorded == found {
+        return Ok(());
+    }
+    let (planned, found) = (owned(Some(recorded)), owned(Some(found)));
+    Err(mismatch(name, "image", planned, found, Proof::Inspect))
+}
+
+/// Compares quota and CPUs with what the kernel enforces at this moment.
+///
+/// Whether all that was planned could be read. **Errors**: the first that is not as planned.
+pub fn compare_kernel_cpu(
+    name: &str,
+    service: &Service,
+    cpu: &KernelCpu,
+) -> Result<bool, LimitsNotApplied> {
+    let fail = |which, planned, found| Err(mismatch(name, which, planned, found, Proof::Kernel));
+    let mut is_whole = true;
+    let planned_cpu = planned_nano_cpus(service);
+    let found_cpu = match cpu.quota {
+        KernelLimit::At(quota) => Some(Cpu::Quota(quota)),
+        KernelLimit::Unlimited | KernelLimit::Unreadable => None,
+    };
+    if cpu.quota == KernelLimit::Unreadable {
+        is_whole = false;
+    } else if !is_same_cpu(planned_cpu, found_cpu) {
+        return fail("cpus", planned_cpu.map(cores), found_cpu.map(Cpu::words));
+    }
+    // Without a plan the kernel shows the parent's CPUs, which say nothing of this container.
+    if let Some(planned) = service.cpuset.as_deref().filter(|text| !text.is_empty()) {
+        match cpu.cpuset.as_deref() {
+            Some(found) if cpu_list(found) != cpu_list(planned) => {
+                return fail("cpuset", owned(Some(planned)), owned(Some(found)));
+            }
+            Some(_) => {}
+            None => is_whole = false,
+        }
+    }
+    Ok(is_whole)
+}
+
 /// Compares with what the kernel enforces.
 ///
 /// `Kernel` when every limit that was planned could be read; else `Inspect`.
@@ -122,14 +222,12 @@ pub fn compare_kernel(
     let fail = |which, planned, found| Err(mismatch(name, which, planned, found, Proof::Kernel));
     let mut proof = Proof::Kernel;
     let planned_cpu = planned_nano_cpus(service);
-    let found_cpu = match limits.cpu {
-        KernelLimit::At(quota) => Some(Cpu::Quota(quota)),
-        KernelLimit::Unlimited | KernelLimit::Unreadable => None,
+    let cpu = KernelCpu {
+        quota: limits.cpu,
+        cpuset: limits.cpuset.clone(),
     };
-    if limits.cpu == KernelLimit::Unreadable {
+    if !compare_kernel_cpu(name, service, &cpu)? {
         proof = Proof::Inspect;
-    } else if !is_same_cpu(planned_cpu, found_cpu) {
-        return fail("cpus", planned_cpu.map(cores), found_cpu.map(Cpu::words));
     }
     // Services without a limit share whatever their host leaves them; only a plan can be broken.
     if let (Some(planned), Some(outer)) = (planned_cpu, limits.outer_cpu)
@@ -137,16 +235,6 @@ pub fn compare_kernel(
     {
         let found = format!("{}, set on a group around it", Cpu::Quota(outer).words());
         return fail("cpus", Some(cores(planned)), Some(found));
-    }
-    // Without a plan the kernel shows the parent's CPUs, which say nothing of this container.
-    if let Some(planned) = service.cpuset.as_deref().filter(|text| !text.is_empty()) {
-        match limits.cpuset.as_deref() {
-            Some(found) if cpu_list(found) != cpu_list(planned) => {
-                return fail("cpuset", owned(Some(planned)), owned(Some(found)));
-            }
-            Some(_) => {}
-            None => proof = Proof::Inspect,
-        }
     }
     let planned_memory = planned_memory(service);
     match (planned_memory, limits.memory_bytes) {
@@ -234,20 +322,8 @@ pub(super) fn is_same_cpu(planned_nano: Option<i64>, found: Option<Cpu>) -> bool
 }
 
 /// The CPUs of a list such as `0-2,5`; a text of another form stands for itself.
-pub(super) fn cpu_list(text: &str) -> Result<BTreeSet<u32>, String> {
-    let mut cpus = BTreeSet::new();
-    for part in text.split(',').map(str::trim) {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (Ok(first), Ok(last)) = (first.trim().parse(), last.trim().parse::<u32>()) else {
-            return Err(text.to_owned());
-        };
-        // A range that no kernel has must not cost our memory.
-        if last > 1 << 16 {
-            return Err(text.to_owned());
-        }
-        cpus.extend(first..=last);
-    }
-    Ok(cpus)
+pub(super) fn cpu_list(text: &str) -> Result<CpuSet, String> {
+    text.parse().map_err(|_| text.to_owned())
 }
 
 fn cores(nano: i64) -> String {

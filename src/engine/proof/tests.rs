@@ -3,8 +3,12 @@
 use proptest::prelude::*;
 
 use super::compare::{Cpu, cpu_list, is_same_cpu};
-use super::{Proof, compare_inspection, compare_kernel, nano_cpus};
-use crate::engine::{CpuQuota, KernelLimit, KernelLimits, Limits};
+use super::{
+    Proof, changed_variables, compare_environment, compare_image, compare_inspection,
+    compare_kernel, compare_kernel_cpu, nano_cpus,
+};
+use crate::cpus::CpuSet;
+use crate::engine::{CpuQuota, KernelCpu, KernelLimit, KernelLimits, Limits};
 use crate::stack::Service;
 
 fn limited() -> Service {
@@ -326,6 +330,81 @@ fn the_message_names_both_values() {
     );
 }
 
+fn pairs(variables: &[(&str, &str)]) -> Vec<(String, String)> {
+    let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    variables.iter().map(owned).collect()
+}
+
+fn with_variables() -> Service {
+    Service {
+        environment: pairs(&[("WEB_THREADS", "4"), ("EMPTY", "")])
+            .into_iter()
+            .collect(),
+        ..Service::default()
+    }
+}
+
+#[test]
+fn a_variable_the_container_was_not_made_with_is_wrong_and_the_images_own_are_not() {
+    let service = with_variables();
+    let found = pairs(&[("PATH", "/bin"), ("EMPTY", ""), ("WEB_THREADS", "4")]);
+    assert_eq!(compare_environment("app", &service, &found), Ok(()));
+    let said = |found: &[(&str, &str)]| {
+        compare_environment("app", &service, &pairs(found))
+            .unwrap_err()
+            .to_string()
+    };
+    insta::assert_snapshot!(said(&[("EMPTY", ""), ("WEB_THREADS", "8")]), @"service `app` should have environment WEB_THREADS=4 and has WEB_THREADS=8 (read from inspect)");
+    insta::assert_snapshot!(said(&[("WEB_THREADS", "4"), ("WEB_THREADZ", "4")]), @"service `app` should have environment EMPTY= and has no EMPTY (read from inspect)");
+}
+
+#[test]
+fn a_variable_the_process_has_otherwise_is_told_unless_its_memory_was_written_over() {
+    let service = with_variables();
+    let changed = |found: &[(&str, &str)]| {
+        let changed = changed_variables(&service, &pairs(found));
+        changed.map(|names| names.into_iter().map(str::to_owned).collect::<Vec<_>>())
+    };
+    assert_eq!(
+        changed(&[("WEB_THREADS", "4"), ("EMPTY", "")]),
+        Some(vec![])
+    );
+    assert_eq!(
+        changed(&[("WEB_THREADS", "2")]).unwrap(),
+        ["WEB_THREADS", "EMPTY"]
+    );
+    // PostgreSQL and nginx show their state where their variables stood.
+    assert_eq!(changed(&[("ostgres: checkpointer ", "")]), None);
+    assert_eq!(changed_variables(&Service::default(), &[]), Some(vec![]));
+}
+
+#[test]
+fn another_image_is_wrong() {
+    assert_eq!(compare_image("app", "sha256:a", "sha256:a"), Ok(()));
+    let error = compare_image("app", "sha256:a", "sha256:b").unwrap_err();
+    insta::assert_snapshot!(error, @"service `app` should have image sha256:a and has sha256:b (read from inspect)");
+}
+
+#[test]
+fn quota_and_cpus_alone_are_compared_while_a_window_is_open() {
+    let now = |quota_us, cpuset: &str| KernelCpu {
+        quota: KernelLimit::At(CpuQuota {
+            quota_us,
+            period_us: 100_000,
+        }),
+        cpuset: Some(cpuset.to_owned()),
+    };
+    let compare = |cpu: &KernelCpu| compare_kernel_cpu("app", &limited(), cpu);
+    assert_eq!(compare(&now(50_000, "0-1,3")), Ok(true));
+    assert_eq!(
+        compare(&KernelCpu::default()),
+        Ok(false),
+        "what cannot be read is not judged"
+    );
+    assert_eq!(compare(&now(60_000, "0-1,3")).unwrap_err().which, "cpus");
+    assert_eq!(compare(&now(50_000, "0-3")).unwrap_err().which, "cpuset");
+}
+
 proptest! {
     /// The engine cuts the quota to whole microseconds of its period.
     #[test]
@@ -343,7 +422,8 @@ proptest! {
     fn a_list_of_cpus_means_the_same_in_any_form(cpus in prop::collection::btree_set(0_u32..64, 1..20)) {
         let listed = cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
         let ranges = cpus.iter().rev().map(|cpu| format!("{cpu}-{cpu}")).collect::<Vec<_>>().join(", ");
-        prop_assert_eq!(cpu_list(&listed), Ok(cpus.clone()));
-        prop_assert_eq!(cpu_list(&ranges), Ok(cpus));
+        let set: CpuSet = cpus.into_iter().collect();
+        prop_assert_eq!(cpu_list(&listed), Ok(set.clone()));
+        prop_assert_eq!(cpu_list(&ranges), Ok(set));
     }
 }

@@ -6,8 +6,9 @@
 //! a Compose file exists is found out by whoever reads it.
 //!
 //! Next: `knobs` (axes, derived, constraints), `load` (load and phases),
-//! `trials` (trials, cost, service level, report).
+//! `trials` (trials, cost, service level, report), `host` (CPUs, proofs).
 
+mod host;
 mod knobs;
 mod load;
 #[cfg(test)]
@@ -33,9 +34,8 @@ const FORMAT: u64 = 1;
 const MAX_NAME: usize = 64;
 
 /// Sections of the format that are reserved and not built yet.
-const LATER: [&str; 10] = [
-    "baseline", "golden", "seed", "hook", "metric", "prove", "postgres", "host", "verdicts",
-    "notify",
+const LATER: [&str; 8] = [
+    "baseline", "golden", "seed", "hook", "metric", "postgres", "verdicts", "notify",
 ];
 
 /// Reads a matrix file and checks everything that one reading can check.
@@ -73,6 +73,8 @@ fn sweep(path: &Path, mut file: Table<'_>, notes: &mut Notes<'_>) -> Option<Swee
     let load = load::load(&mut file, notes);
     let phases = load::phases(&mut file, &names, notes);
     let slo = trials::slo(&mut file, notes);
+    let host = host::host(&mut file, notes);
+    let proves = host::proves(&mut file, &names, notes);
     let report = trials::report(&mut file, notes);
     for key in LATER {
         file.not_yet(key, notes);
@@ -98,6 +100,8 @@ fn sweep(path: &Path, mut file: Table<'_>, notes: &mut Notes<'_>) -> Option<Swee
         load: load?,
         phases,
         slo,
+        host,
+        proves,
         report,
         names,
         tier: tier?,

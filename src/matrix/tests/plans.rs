@@ -106,13 +106,14 @@ fn the_json_of_a_plan_is_the_documented_one() {
         &["cpus", "n"],
     );
     let mut written = Vec::new();
-    plan.write_json(&mut written).unwrap();
+    plan.write_json(&mut written, &()).unwrap();
     let text = String::from_utf8(written).unwrap();
     insta::assert_snapshot!(text.replace("],\"", "],\n\""), @r#"
     {"cells":[{"id":"cpus-1__web-1","axes":{"cpus":1,"web":1},"derived":{"n":1},"aliases":[{"cpus":1,"web":1.2}]},{"id":"cpus-1__web-2","axes":{"cpus":1,"web":2},"derived":{"n":2},"aliases":[]}],
     "dropped":[{"axes":{"cpus":1,"web":3},"constraint":"small","constraints":["small"]}],
     "trials":[{"index":1,"block":1,"cell":"cpus-1__web-2","role":"cell"},{"index":2,"block":1,"cell":"cpus-1__web-1","role":"cell"}],
-    "estimate":{"seconds":46.0,"bytes":237568},"warnings":["every cell is launched once: without a second launch nobody can tell a difference from chance"]}
+    "estimate":{"seconds":46.0,"bytes":237568},"warnings":["every cell is launched once: without a second launch nobody can tell a difference from chance"],
+    "isolation":null}
     "#);
 }
 
@@ -169,7 +170,7 @@ fn a_hundred_thousand_cells_plan_whole() {
     assert!(collapsed.cells.len() < 100_000);
     assert_eq!(collapsed.cells.len() + n_aliases, 100_000);
     let mut json = Vec::new();
-    whole.write_json(&mut json).unwrap();
+    whole.write_json(&mut json, &()).unwrap();
     assert!(serde_json::from_slice::<serde::de::IgnoredAny>(&json).is_ok());
 }
 
@@ -177,7 +178,7 @@ fn a_hundred_thousand_cells_plan_whole() {
 fn the_same_text_gives_the_same_plan() {
     let json = || {
         let mut written = Vec::new();
-        reference().write_json(&mut written).unwrap();
+        reference().write_json(&mut written, &()).unwrap();
         written
     };
     assert_eq!(json(), json());

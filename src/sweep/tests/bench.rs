@@ -13,7 +13,9 @@ use crate::engine::fake::{Behaviour, FakeEngine};
 use crate::engine::{Engine, Owner};
 use crate::event::{Event, EventKind};
 use crate::load::{LoadModel, PhasePlan, Workload};
-use crate::results::{OperationsCsv, RunsFolder, TrialColumns, TrialRow, TrialsCsv, read_trials};
+use crate::results::{
+    OperationsCsv, ProofsJsonl, RunsFolder, TrialColumns, TrialRow, TrialsCsv, read_trials,
+};
 use crate::scalar::Scalar;
 use crate::secret::Secrets;
 use crate::stack::{Attachment, Network, Service, Stack};
@@ -86,6 +88,10 @@ pub(super) fn job(trial: u32) -> Job {
         derived: IndexMap::new(),
         variables: IndexMap::new(),
         stack: stack(),
+        generator_cpus: None,
+        asked: Vec::new(),
+        knobs: Vec::new(),
+        shares_cpus: false,
         phases: vec![
             phase("warm-up", false),
             phase("first", true),
@@ -98,6 +104,8 @@ pub(super) fn job(trial: u32) -> Job {
 /// A sweep of `n` trials over the fake engine, and what came of it.
 pub(super) struct Bench {
     pub(super) engine: Arc<FakeEngine>,
+    /// Where its service answers.
+    pub(super) address: SocketAddr,
     pub(super) plan: SweepPlan,
     pub(super) folder: tempfile::TempDir,
     pub(super) asked: watch::Sender<u32>,
@@ -134,6 +142,7 @@ impl Bench {
             run_id: "r".to_owned(),
             jobs: (1..=n).map(job).collect(),
             subject: "app".to_owned(),
+            cpu_lines: Vec::new(),
             target: TargetSpec::Service {
                 service: "app".to_owned(),
                 port: address.port(),
@@ -144,6 +153,7 @@ impl Bench {
         };
         Self {
             engine: Arc::new(engine),
+            address,
             plan,
             folder: tempfile::tempdir().unwrap(),
             asked: watch::Sender::new(0),
@@ -181,6 +191,7 @@ impl Bench {
         let mut sinks = Sinks {
             trials: TrialsCsv::open(&folder.trials_csv(), columns).unwrap(),
             operations: OperationsCsv::open(&folder.operations_csv()).unwrap(),
+            proofs: ProofsJsonl::open(&folder.proofs()).unwrap(),
             secrets: self.secrets.clone(),
             folder: folder.clone(),
         };

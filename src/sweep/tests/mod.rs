@@ -6,6 +6,7 @@
 
 mod ahead;
 mod bench;
+mod proofs;
 mod replicas;
 
 use std::time::Duration;

@@ -6,7 +6,9 @@ mod debugging;
 mod failures;
 mod faults;
 mod images;
+mod isolation;
 mod launches;
+mod proofs;
 mod replicas;
 mod sweeps;
 
@@ -198,6 +200,11 @@ impl Drop for Running {
 impl Running {
     pub(super) fn new(child: Child) -> Self {
         Self { child: Some(child) }
+    }
+
+    /// Its process id.
+    pub(super) fn id(&self) -> String {
+        self.child.as_ref().unwrap().id().to_string()
     }
 
     /// Sends a signal by name, as `INT`.

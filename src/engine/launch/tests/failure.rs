@@ -312,6 +312,7 @@ async fn what_appears_after_a_launch_was_cut_off_is_removed_too() {
             let lease = lease(&engine);
             let facts = HostFacts::default();
             let request = Launch {
+                asked: &[],
                 stack: &stack,
                 subject: "app",
                 target: None,

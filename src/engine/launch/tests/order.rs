@@ -98,6 +98,7 @@ async fn without_a_probe_running_and_healthy_is_ready() {
     let facts = HostFacts::default();
     let stack = stack();
     let request = Launch {
+        asked: &[],
         stack: &stack,
         subject: "app",
         target: None,

@@ -151,6 +151,7 @@ async fn a_port_of_the_host_that_is_taken_is_found_before_anything_is_started() 
         port: 8080,
     };
     let request = Launch {
+        asked: &[],
         stack: &stack,
         subject: "app",
         target: Some(&target),

@@ -130,6 +130,7 @@ pub(super) async fn launch_with(
         port: 8080,
     };
     let request = Launch {
+        asked: &[],
         stack,
         subject: "app",
         target: Some(&target),

@@ -4,11 +4,13 @@
 //! capture or an expectation is about one value. Pure.
 //! **Source**: the singular queries of RFC 9535, without negative indexes.
 
+use std::fmt;
+
 use serde_json::Value;
 
 /// A path to one value in a JSON document.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct JsonPath {
+pub struct JsonPath {
     text: String,
     steps: Vec<Step>,
 }
@@ -21,7 +23,7 @@ enum Step {
 
 impl JsonPath {
     /// Reads a path; the error says what is not understood.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = |what: &str| {
             format!(
                 "`{text}` is not a JSON path: {what} (allowed: `$.name`, `$['a name']`, `$[0]`)"
@@ -75,7 +77,7 @@ impl JsonPath {
     }
 
     /// The value it leads to, if there is one.
-    pub(super) fn find<'v>(&self, value: &'v Value) -> Option<&'v Value> {
+    pub fn find<'v>(&self, value: &'v Value) -> Option<&'v Value> {
         self.steps.iter().try_fold(value, |value, step| match step {
             Step::Name(name) => value.as_object()?.get(name),
             Step::Index(index) => value.as_array()?.get(*index),
@@ -83,8 +85,14 @@ impl JsonPath {
     }
 
     /// The path as written.
-    pub(super) fn as_str(&self) -> &str {
+    pub fn as_str(&self) -> &str {
         &self.text
+    }
+}
+
+impl fmt::Display for JsonPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
     }
 }
 

@@ -1,0 +1,83 @@
+//! What was planned and what was read, as lines of proofs.jsonl.
+//!
+//! **Invariant**: no value of a variable leaves here in the clear but those of the cell,
+//! which are the result; all others are salted digests.
+
+use indexmap::IndexMap;
+use serde_json::{Value, json};
+
+use super::Job;
+use super::shell::Trial;
+use crate::engine::{Engine, ProofReading, ServiceReading, VariableReading};
+use crate::secret::Secrets;
+
+impl<E: Engine> Trial<'_, '_, E> {
+    /// Keeps a line of proof: which trial, where in it, and what.
+    pub(super) fn keep_proof(&mut self, window: Option<usize>, edge: &'static str, what: Value) {
+        let mut line = json!({
+            "trial": self.job.trial,
+            "attempt": self.name.attempt,
+            "cell_id": self.job.cell_id,
+            "window": window.map(|phase| &self.job.phases[phase].plan.name),
+            "edge": edge,
+            "at": self.shared.clock.now_text(),
+        });
+        if let (Value::Object(line), Value::Object(what)) = (&mut line, what) {
+            line.extend(what);
+        }
+        self.proofs.push(line);
+    }
+}
+
+/// What one look at all containers showed.
+pub(super) fn reading_json(reading: &ProofReading, job: &Job, secrets: &Secrets) -> Value {
+    let services: IndexMap<&str, Value> = reading
+        .services
+        .iter()
+        .map(|service| (service.name.as_str(), service_json(service, job, secrets)))
+        .collect();
+    json!({
+        "proof": reading.outcome.as_ref().ok(),
+        "wrong": reading.outcome.as_ref().err().map(ToString::to_string),
+        "services": services,
+    })
+}
+
+fn service_json(service: &ServiceReading, job: &Job, secrets: &Secrets) -> Value {
+    let cell: Vec<String> = job
+        .axes
+        .values()
+        .chain(job.derived.values())
+        .map(ToString::to_string)
+        .collect();
+    let value = |text: &String| {
+        if cell.contains(text) {
+            text.clone()
+        } else {
+            secrets.digest(text)
+        }
+    };
+    let variable = |variable: &VariableReading| {
+        json!({
+            "planned": value(&variable.planned),
+            "inspect": variable.inspect.as_ref().map(value),
+            "process": variable.process.as_ref().map(value),
+        })
+    };
+    let environment: IndexMap<&str, Value> = service
+        .environment
+        .iter()
+        .map(|read| (read.name.as_str(), variable(read)))
+        .collect();
+    json!({
+        "container": service.container,
+        "planned": service.planned,
+        "inspect": service.inspect,
+        "kernel": service.kernel,
+        "image": { "planned": service.image_planned, "inspect": service.image },
+        "environment": environment,
+        "process_read": service.is_process_read,
+        "environment_changed": service.changed_variables().collect::<Vec<_>>(),
+        "wrong": service.wrong,
+    })
+}
