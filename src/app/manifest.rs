@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::environment::Environment;
 use super::inputs::Inputs;
 use crate::engine::{HostFacts, ImageFacts};
+use crate::matrix::Golden;
 use crate::stack::Stack;
 use crate::sweep::{JobPhase, SweepPlan, TargetSpec};
 
@@ -60,6 +61,7 @@ pub(super) fn manifest(
         "phases": phases,
         "operations": inputs.workload.operation_names(),
         "settings": settings(plan),
+        "state": state(inputs),
         "set": inputs.settings(),
         "repeats": sweep.trials.repeats,
         "seed": sweep.trials.seed,
@@ -68,6 +70,24 @@ pub(super) fn manifest(
         "images": images,
         "versions": {},
         "cells": cells,
+    })
+}
+
+/// What trials found in their volumes; goldens are added when they are ready.
+fn state(inputs: &Inputs) -> Value {
+    let golden = inputs.sweep.golden.as_ref();
+    let volumes = |golden: &Golden| -> Vec<String> {
+        golden
+            .volumes
+            .iter()
+            .map(|name| name.value.clone())
+            .collect()
+    };
+    json!({
+        "kind": inputs.sweep.trials.state.as_str(),
+        "volumes": golden.map(volumes),
+        "clone": golden.map(|golden| golden.clone.as_str()),
+        "goldens": [],
     })
 }
 

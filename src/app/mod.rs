@@ -8,6 +8,7 @@
 mod clean;
 mod environment;
 mod error;
+mod helper;
 mod init;
 mod inputs;
 mod interrupt;
@@ -18,6 +19,7 @@ mod plan;
 mod report;
 mod run;
 mod stack;
+mod state;
 mod up;
 
 use std::panic::AssertUnwindSafe;
@@ -51,7 +53,7 @@ fn run_command(cli: Cli) -> ExitCode {
     let result = match cli.command {
         Command::Init(arguments) => init::init(&arguments, printer),
         Command::Check(arguments) => plan::check(&arguments, &environment, printer),
-        Command::Plan(arguments) => plan::plan(&arguments, &environment, printer),
+        Command::Plan(arguments) => in_runtime(plan::plan(&arguments, &environment, printer)),
         Command::Stack(arguments) => stack::stack(&arguments, &environment, printer),
         Command::Run(arguments) => in_runtime(run::run(&arguments, &environment, printer)),
         Command::Report(arguments) => report::report(&arguments, printer),
@@ -59,6 +61,7 @@ fn run_command(cli: Cli) -> ExitCode {
         Command::Down(_) => in_runtime(up::down(&environment, printer)),
         Command::Load(arguments) => in_runtime(load::load(&arguments, &environment, printer)),
         Command::Clean(arguments) => in_runtime(clean::clean(&arguments, &environment, printer)),
+        Command::Helper(arguments) => helper::helper(arguments, printer),
     };
     match result {
         Ok(outcome) => outcome.exit_code(),

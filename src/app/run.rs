@@ -24,7 +24,7 @@ use crate::results::{
 };
 use crate::secret::Secrets;
 use crate::stack::Stack;
-use crate::sweep::{Sinks, SweepError, SweepPlan, SweepSummary, run as run_sweep};
+use crate::sweep::{Sinks, StatePlan, SweepError, SweepPlan, SweepSummary, run as run_sweep};
 
 /// After being asked twice to stop, rows must be written within this.
 const LEAVE_LIMIT: Duration = Duration::from_secs(5);
@@ -105,7 +105,7 @@ async fn prepare(
         fail_fast: arguments.fail_fast,
         skip_too_large: arguments.skip_too_large,
     };
-    let plan = sweep_plan(&inputs, &stacks, id, facts.cpus, choices).await?;
+    let plan = sweep_plan(&mut inputs, &stacks, id, facts.cpus, choices).await?;
     let images = ensure_images_of(&*engine, &plan, printer).await?;
 
     let folder = RunsFolder::under(&arguments.out).create(&plan.run_id)?;
@@ -146,6 +146,12 @@ async fn sweep(
     let manifest_path = sinks.folder.manifest();
     let mut manifest_error = None;
     let mut emit = |event: Event| {
+        if let EventKind::StateReady { .. } = &event.kind
+            && let Some(goldens) = record["state"]["goldens"].as_array_mut()
+        {
+            goldens.push(json!(event.kind));
+            manifest_error = write_manifest(&manifest_path, &record, &secrets).err();
+        }
         if let EventKind::VersionsSeen {
             versions,
             idle_connect_ms,
@@ -231,14 +237,18 @@ async fn ensure_images_of<E: Engine>(
     printer: Printer,
 ) -> Result<IndexMap<String, ImageFacts>, AppError> {
     let jobs = plan.jobs.iter().filter(|job| job.skip.is_none());
+    let of = |stack: &Arc<Stack>| -> Vec<String> {
+        let services = stack.services.values();
+        services.map(|service| service.image.clone()).collect()
+    };
+    let preparing = match &plan.state {
+        StatePlan::Golden(golden) => golden.specs.as_slice(),
+        StatePlan::Fresh | StatePlan::Keep => &[],
+    };
     let images: Vec<String> = deduplicated(
-        jobs.flat_map(|job| {
-            job.stack
-                .services
-                .values()
-                .map(|service| service.image.clone())
-        })
-        .collect(),
+        jobs.flat_map(|job| of(&job.stack))
+            .chain(preparing.iter().flat_map(|spec| of(&spec.stack)))
+            .collect(),
     );
     for image in &images {
         if engine.find_image(image).await?.is_none() {
@@ -287,7 +297,7 @@ fn keep_inputs(inputs: &Inputs, folder: &RunFolder, matrix: &Path) -> Result<(),
     for (path, text) in inputs.compose.texts() {
         folder.write_input(path, text.as_bytes(), secrets)?;
     }
-    for (path, bytes) in &inputs.workload_bytes {
+    for (path, bytes) in inputs.workload_bytes.iter().chain(&inputs.seed_bytes) {
         folder.write_input(path, bytes, secrets)?;
     }
     Ok(())

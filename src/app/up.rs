@@ -13,7 +13,7 @@ use crate::engine::{
     DockerEngine, Engine, LABEL_RUN, Launch, LaunchTarget, Launched, Lease, Owner, ReadyProbe,
     TrialTag, ensure_images, launch, remove_run, watch_exits,
 };
-use crate::matrix::Plan;
+use crate::matrix::{Plan, State};
 use crate::problem::nearest;
 use crate::report::Printer;
 use crate::sweep::{SweepPlan, TargetSpec};
@@ -42,7 +42,14 @@ pub(super) async fn up(
         environment.now().as_second() & 0xffff,
         environment.random_id()
     );
-    let plan = sweep_plan(&inputs, &stacks, id.clone(), facts.cpus, Choices::default()).await?;
+    let plan = sweep_plan(
+        &mut inputs,
+        &stacks,
+        id.clone(),
+        facts.cpus,
+        Choices::default(),
+    )
+    .await?;
     let stack = &stacks[0];
     let images = stack
         .services
@@ -67,7 +74,11 @@ pub(super) async fn up(
         ready: ready.as_ref(),
         deadline: plan.settings.ready_timeout,
         facts: &facts,
+        state: None,
     };
+    if inputs.sweep.trials.state != State::Fresh {
+        printer.note("its volumes are new: `up` clones and keeps none");
+    }
     printer.note(&format!("launching {}", arguments.cell));
     let launched = tokio::select! {
         launched = launch(&lease, &request) => launched,

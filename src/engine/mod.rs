@@ -8,6 +8,7 @@
 //! launch can do yet), `trial.rs` (names and labels),
 //! `launch/` (from nothing to ready), `proof.rs` (limits in force), `telemetry.rs`,
 //! `host.rs` and `cgroup.rs` (counters), `watch.rs` (exits), `logs.rs`,
+//! `golden/` (volumes that are prepared once and cloned),
 //! `teardown.rs` (the lease), `owner.rs` and `clean.rs` (leftovers), `docker/`
 //! (the real engine) and `fake/` (a scripted one for tests).
 
@@ -17,6 +18,7 @@ mod clean;
 mod docker;
 mod error;
 pub mod fake;
+mod golden;
 mod host;
 mod images;
 mod launch;
@@ -38,12 +40,18 @@ mod tests;
 
 pub use api::{
     ContainerId, ContainerRequest, Counters, Engine, Health, HostFacts, ImageFacts, Inspection,
-    Labels, Leftover, LeftoverKind, Limits, RunState,
+    Labels, Leftover, LeftoverKind, Limits, RunState, VolumeFacts,
 };
 pub use cgroup::{Cgroup, CpuQuota, KernelLimit, KernelLimits, find_cgroup, read_kernel_limits};
 pub use clean::{CleanReport, CleanRequest, clean, remove_run};
 pub use docker::DockerEngine;
 pub use error::{EngineError, EngineErrorKind};
+pub use golden::{
+    CloneSource, CloneWay, ClonedState, GOLDEN_USE_LABEL, GoldenFacts, GoldenKey, HelperArchive,
+    HelperError, HelperImage, HelperImageError, HelperMount, HelperRequest, SealedGolden,
+    TrialState, claim, drop_claim, ensure_helper_image, find_claims, find_golden,
+    golden_label_filter, helper_archive, register_use, run_helper, seal,
+};
 pub use host::{HostCpu, HostUse, host_use, parse_host_cpu, read_host_cpu};
 pub use images::ensure_images;
 pub use launch::{
@@ -60,6 +68,7 @@ pub use support::{Unsupported, check_stack};
 pub use teardown::{Lease, TeardownReport};
 pub use telemetry::{CounterDelta, Reading, difference, differences, snapshot};
 pub use trial::{
-    LABEL_CELL, LABEL_GOLDEN, LABEL_OWNER, LABEL_RUN, LABEL_SERVICE, LABEL_TRIAL, TrialTag,
+    LABEL_CELL, LABEL_GOLDEN, LABEL_HELPER, LABEL_OWNER, LABEL_RUN, LABEL_SERVICE, LABEL_TRIAL,
+    TrialTag,
 };
 pub use watch::{Exit, watch_exits};

@@ -25,10 +25,11 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from
 const SETTLE: Duration = Duration::from_millis(500);
 
 /// Order of removal: networks and volumes are in use while containers are there.
-const REMOVAL_ORDER: [LeftoverKind; 3] = [
+const REMOVAL_ORDER: [LeftoverKind; 4] = [
     LeftoverKind::Container,
     LeftoverKind::Network,
     LeftoverKind::Volume,
+    LeftoverKind::Image,
 ];
 
 /// What a removal came to.

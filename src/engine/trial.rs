@@ -20,6 +20,8 @@ pub const LABEL_OWNER: &str = "nightsweep.owner";
 pub const LABEL_SERVICE: &str = "nightsweep.service";
 /// Label of golden volumes, which outlive runs and are never removed with them.
 pub const LABEL_GOLDEN: &str = "nightsweep.golden";
+/// Label of the image that works on volumes.
+pub const LABEL_HELPER: &str = "nightsweep.helper";
 /// All of them: nobody else's may count.
 pub(super) const OUR_LABELS: [&str; 6] = [
     LABEL_RUN,

@@ -6,7 +6,7 @@
 //! Read `plan` (what goes in and comes out), `workload` with `workload_file`,
 //! `step_file`, `expand`, `template`, `json_body`, `json_path` (what is sent),
 //! `prepare` (made ready), `generator` with `conductor` (threads and phases),
-//! `thread`, `slot`, `journey`, `closed`, `open`, `fine_timer` (one load thread),
+//! `seed` (journeys without windows), `thread`, `slot`, `journey`, `closed`, `open`, `fine_timer` (one load thread),
 //! `client` (one connection).
 mod client;
 mod closed;
@@ -21,6 +21,7 @@ mod once;
 mod open;
 mod plan;
 mod prepare;
+mod seed;
 mod slot;
 mod step_file;
 mod template;
@@ -35,4 +36,5 @@ mod workload_file;
 pub use generator::{LoadError, RunningLoad};
 pub use once::{Exchange, ReceivedAnswer, SentRequest, once};
 pub use plan::{LoadModel, LoadPlan, LoadSignal, PhasePlan, Target, Tick};
+pub use seed::{SeedError, SeedPlan, seed};
 pub use workload::{VariableUse, Workload};

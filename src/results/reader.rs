@@ -337,6 +337,10 @@ fn foreign_row(index: usize) -> TrialRow {
         proof: None,
         target_path: None,
         dead_time_s: None,
+        state: None,
+        state_fingerprint: None,
+        clone_s: None,
+        clone_method: None,
         detail: None,
     }
 }

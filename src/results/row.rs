@@ -162,6 +162,14 @@ pub struct TrialRow {
     pub target_path: Option<String>,
     /// Launch to ready plus teardown. **Units**: seconds.
     pub dead_time_s: Option<f64>,
+    /// `fresh`, `golden` or `keep`.
+    pub state: Option<String>,
+    /// What tells the content of the golden volumes it was given. **Shape**: 12 hexadecimal digits.
+    pub state_fingerprint: Option<String>,
+    /// Cloning and comparing them. **Units**: seconds.
+    pub clone_s: Option<f64>,
+    /// `reflink`, `copy` or `overlay`.
+    pub clone_method: Option<String>,
     /// The reason in words, secrets taken out.
     pub detail: Option<String>,
 }

@@ -6,7 +6,7 @@ use super::shell::{Trial, until_asked};
 use super::target::{address_of, host_of};
 use super::{Reason, Signal, TargetSpec};
 use crate::engine::{
-    Engine, Launch, LaunchError, LaunchTarget, Launched, Lease, ReadyProbe, launch,
+    Engine, Launch, LaunchError, LaunchTarget, Launched, Lease, ReadyProbe, TrialState, launch,
 };
 use crate::event::EventKind;
 use crate::problem::chain;
@@ -34,6 +34,9 @@ impl<E: Engine> Trial<'_, E> {
             status: ready.status,
             host: host_of(&plan.target),
         });
+        // With `keep` there is one state for all.
+        let states = &self.shared.states;
+        let state = states.get(self.job.golden).or(states.first());
         let request = Launch {
             stack: &self.job.stack,
             subject: &plan.subject,
@@ -41,10 +44,13 @@ impl<E: Engine> Trial<'_, E> {
             ready: ready.as_ref(),
             deadline: plan.settings.ready_timeout,
             facts: self.shared.facts,
+            state,
         };
         let begun = Instant::now();
         let mut interrupted = self.shared.interrupted.clone();
-        let limit = plan.settings.ready_timeout * 2 + CREATE_LIMIT;
+        let limit = plan.settings.ready_timeout * 2
+            + CREATE_LIMIT
+            + state.map_or(Duration::ZERO, TrialState::limit);
         let launching = async {
             let launched = launch(lease, &request)
                 .await
@@ -107,7 +113,7 @@ impl<E: Engine> Trial<'_, E> {
     }
 }
 
-fn launch_reason(error: &LaunchError) -> Reason {
+pub(super) fn launch_reason(error: &LaunchError) -> Reason {
     let mut words = chain(error);
     if let Some(hint) = error.hint() {
         words.push_str("\nhint: ");

@@ -9,6 +9,7 @@ use futures_util::FutureExt;
 use futures_util::future::FusedFuture;
 
 use super::edge::host_busy_cores;
+use super::hooks::hooks_limit;
 use super::outcome::WindowOutcome;
 use super::progress::load_of;
 use super::shell::{Trial, until_asked};
@@ -59,8 +60,10 @@ impl<E: Engine> Trial<'_, E> {
         let mut interrupted = self.shared.interrupted.clone();
         let settings = &self.shared.plan.settings;
         let n_phases = u32::try_from(self.job.phases.len()).unwrap_or(u32::MAX);
-        let limit =
-            load_of(self.job) + (settings.drain + settings.request_timeout) * n_phases + LOAD_SLACK;
+        let limit = load_of(self.job)
+            + (settings.drain + settings.request_timeout) * n_phases
+            + hooks_limit(self.job)
+            + LOAD_SLACK;
         let mut deadline = pin!(tokio::time::sleep(limit));
         let mut oom_killed = None;
         loop {
@@ -73,14 +76,20 @@ impl<E: Engine> Trial<'_, E> {
                 }
                 signal = load.next() => match signal {
                     Some(signal) => {
+                        let is_held = matches!(signal, LoadSignal::PhaseHeld { .. });
                         let mut asked = self.shared.interrupted.clone();
                         tokio::select! {
                             biased;
                             () = until_asked(&mut asked, 1) => Signal::Interrupted,
-                            taken = self.take(signal, launched) => match taken {
-                                Some(signal) => signal,
-                                None => continue,
-                            },
+                            taken = self.take(signal, launched) => {
+                                let Some(signal) = taken else {
+                                    if is_held {
+                                        load.go_on();
+                                    }
+                                    continue;
+                                };
+                                signal
+                            }
                         }
                     }
                     None => Signal::LoadDone,
@@ -146,6 +155,11 @@ impl<E: Engine> Trial<'_, E> {
     /// Takes what the generator says; the trial's signal, where it is one.
     async fn take(&mut self, signal: LoadSignal, launched: &Launched) -> Option<Signal> {
         match signal {
+            LoadSignal::PhaseHeld { phase } => self
+                .run_hooks(phase, launched)
+                .await
+                .err()
+                .map(Signal::Broke),
             LoadSignal::PhaseStarted { phase, .. } => {
                 let plan = &self.job.phases[phase].plan;
                 let left_s = self.left_s(phase, Duration::ZERO);

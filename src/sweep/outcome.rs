@@ -5,7 +5,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 
 use super::Ending;
-use crate::engine::CounterDelta;
+use crate::engine::{ClonedState, CounterDelta};
 use crate::measure::WindowSummary;
 
 /// Everything the shell learned about a trial.
@@ -25,7 +25,9 @@ pub(super) struct TrialOutcome {
     pub(super) restarts: Option<u32>,
     /// Whether the kernel killed a container for memory.
     pub(super) oom_killed: Option<bool>,
-    /// Container logs by service, when not every window is valid.
+    /// The clone it began with, where it did.
+    pub(super) cloned: Option<ClonedState>,
+    /// Container logs by service, when not every window is valid; what hooks wrote, always.
     pub(super) logs: Vec<(String, String)>,
     /// What tear-down could not remove, in words.
     pub(super) left_behind: Option<String>,

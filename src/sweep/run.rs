@@ -10,6 +10,7 @@ use super::outcome::TrialOutcome;
 use super::progress::{Progress, load_of};
 use super::rows::{rows_of, skipped_rows};
 use super::shell::{Shared, run_trial};
+use super::state::prepare_state;
 use super::{Clock, Job, Reason, SweepPlan};
 use crate::engine::{Engine, HostFacts, Owner};
 use crate::event::{Event, EventKind, TrialRef};
@@ -74,6 +75,12 @@ pub struct SweepSummary {
 }
 
 impl SweepSummary {
+    fn ends_early(&mut self, reason: &Reason) {
+        self.interrupted = reason.code == "interrupted";
+        self.engine_lost = reason.code == "engine_lost";
+        self.ended_early = Some(reason.words.clone());
+    }
+
     fn count(&mut self, verdict: Verdict) {
         match verdict {
             Verdict::Valid => self.valid += 1,
@@ -105,7 +112,7 @@ pub async fn run<E: Engine>(
             kind,
         });
     };
-    let shared = Shared {
+    let mut shared = Shared {
         engine,
         plan,
         facts: host.0,
@@ -113,6 +120,7 @@ pub async fn run<E: Engine>(
         clock,
         interrupted,
         versions_seen: AtomicBool::new(false),
+        states: Vec::new(),
     };
     let mut progress = Progress::new(&plan.jobs, &plan.settings);
     let n_trials = u32::try_from(plan.jobs.len()).unwrap_or(u32::MAX);
@@ -123,6 +131,16 @@ pub async fn run<E: Engine>(
     let mut failures_in_a_row = 0;
     // Why the rest is not run, once that is so.
     let mut rest: Option<Reason> = None;
+    let prepared = prepare_state(&shared, &mut emit).await;
+    let kept_for_run = prepared
+        .map_err(|reason| {
+            summary.ends_early(&reason);
+            rest = Some(reason);
+        })
+        .ok();
+    shared.states = kept_for_run
+        .as_ref()
+        .map_or_else(Vec::new, |state| state.states.clone());
     for job in &plan.jobs {
         let name = TrialRef {
             trial: job.trial,
@@ -171,10 +189,11 @@ pub async fn run<E: Engine>(
         };
         rest = why_stop(&shared, failures_in_a_row, verdict).await;
         if let Some(reason) = &rest {
-            summary.interrupted = reason.code == "interrupted";
-            summary.engine_lost = reason.code == "engine_lost";
-            summary.ended_early = Some(reason.words.clone());
+            summary.ends_early(reason);
         }
+    }
+    if let Some(state) = kept_for_run {
+        state.release(&plan.run_id, &mut emit).await;
     }
     emit(ended(plan, sinks, &summary, begun.elapsed()));
     Ok(summary)

@@ -16,8 +16,8 @@ use super::outcome::{TrialOutcome, WindowOutcome};
 use super::progress::Progress;
 use super::{Action, Clock, Ending, Job, Reason, Signal, State, SweepPlan, step};
 use crate::engine::{
-    Engine, HostFacts, Inspection, Launched, Lease, Owner, TargetPath, TeardownReport, TrialTag,
-    collect_logs, collect_trial_logs,
+    Engine, HostFacts, Inspection, Launched, Lease, Owner, TargetPath, TeardownReport, TrialState,
+    TrialTag, collect_logs, collect_trial_logs,
 };
 use crate::event::{EventKind, TrialRef};
 use crate::measure::{Judgement, judge};
@@ -34,6 +34,8 @@ pub(super) struct Shared<'a, E: Engine> {
     pub(super) interrupted: watch::Receiver<u32>,
     /// Whether a stack of this run has been asked what runs in it.
     pub(super) versions_seen: AtomicBool,
+    /// What trials find in their volumes, by golden; empty where those are simply new.
+    pub(super) states: Vec<TrialState>,
 }
 
 /// One trial under way.
@@ -46,6 +48,8 @@ pub(super) struct Trial<'a, E: Engine> {
     pub(super) windows: Vec<WindowOutcome>,
     pub(super) left_edge: Option<Edge>,
     pub(super) closed: Option<(usize, Edge, Edge)>,
+    /// What hooks wrote, by name.
+    pub(super) hook_logs: Vec<(String, String)>,
 }
 
 /// Runs one trial to its end, whatever happens.
@@ -74,6 +78,7 @@ pub(super) async fn run_trial<E: Engine>(
         windows: Vec::new(),
         left_edge: None,
         closed: None,
+        hook_logs: Vec::new(),
     };
 
     let (signal, launched) = trial.launch(&lease).await;
@@ -90,6 +95,7 @@ pub(super) async fn run_trial<E: Engine>(
         (state, oom_killed) = trial.load(launched, state).await;
     }
     let windows = std::mem::take(&mut trial.windows);
+    let hook_logs = std::mem::take(&mut trial.hook_logs);
     let keeps_logs = needs_logs(&state, job, &windows);
     let engine = &**shared.engine;
     let looked = async {
@@ -140,7 +146,8 @@ pub(super) async fn run_trial<E: Engine>(
             .as_ref()
             .and_then(|seen| u32::try_from(seen.restarts).ok()),
         oom_killed: oom_killed.or(subject.map(|seen| seen.oom_killed)),
-        logs,
+        logs: logs.into_iter().chain(hook_logs).collect(),
+        cloned: launched.and_then(|launched| launched.cloned),
         left_behind,
     }
 }

@@ -161,7 +161,7 @@ impl FakeEngine {
     /// The calls that change something, in order: creations, starts, stops, removals.
     pub fn changes(&self) -> Vec<String> {
         let is_change = |call: &String| {
-            ["create_", "start ", "stop ", "remove ", "pull_"]
+            ["create_", "start ", "stop ", "remove ", "pull_", "import_"]
                 .iter()
                 .any(|prefix| call.starts_with(prefix))
         };

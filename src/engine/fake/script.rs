@@ -15,6 +15,10 @@ pub enum FakeCall {
     FindImage,
     /// `pull_image`.
     PullImage,
+    /// `import_image`.
+    ImportImage,
+    /// `find_volume`.
+    FindVolume,
     /// `create_network`.
     CreateNetwork,
     /// `create_volume`.
@@ -48,6 +52,8 @@ impl FakeCall {
             Self::Describe => "describe",
             Self::FindImage => "find_image",
             Self::PullImage => "pull_image",
+            Self::ImportImage => "import_image",
+            Self::FindVolume => "find_volume",
             Self::CreateNetwork => "create_network",
             Self::CreateVolume => "create_volume",
             Self::CreateContainer => "create_container",

@@ -6,7 +6,9 @@ use std::time::Duration;
 use indexmap::{IndexMap, IndexSet};
 
 use super::LaunchError;
-use crate::engine::{ContainerId, HostFacts, ImageFacts, Proof, ReadyProbe, check_stack};
+use crate::engine::{
+    ClonedState, ContainerId, HostFacts, ImageFacts, Proof, ReadyProbe, TrialState, check_stack,
+};
 use crate::stack::{Condition, Healthcheck, Service, Stack};
 
 /// The place in the stack that load is sent to.
@@ -33,6 +35,8 @@ pub struct Launch<'a> {
     pub deadline: Duration,
     /// The engine's host: decides how the target is reached.
     pub facts: &'a HostFacts,
+    /// What it finds in its volumes; `None` is new ones.
+    pub state: Option<&'a TrialState>,
 }
 
 /// How the target is reached.
@@ -73,6 +77,8 @@ pub struct Launched {
     pub proof: Proof,
     /// Facts of every image used, by service; content digests included.
     pub images: IndexMap<String, ImageFacts>,
+    /// The clone it began with, where it did.
+    pub cloned: Option<ClonedState>,
     /// From the beginning until everything was created.
     pub created_after: Duration,
     /// From the beginning until everything was ready.

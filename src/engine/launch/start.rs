@@ -11,8 +11,10 @@ use super::follow::Watch;
 use super::request::{
     Launch, Launched, TargetPath, check, has_healthcheck, may_complete, target_path,
 };
+use crate::engine::golden::{LaunchVolumes, clone_volumes};
 use crate::engine::{
-    ContainerId, ContainerRequest, Engine, ImageFacts, Lease, Proof, TrialTag, check_limits,
+    ClonedState, ContainerId, ContainerRequest, Engine, ImageFacts, Lease, Proof, TrialTag,
+    check_limits,
 };
 use crate::stack::Condition;
 
@@ -23,6 +25,7 @@ pub struct Prepared {
     networks: IndexMap<String, String>,
     containers: IndexMap<String, ContainerId>,
     path: Option<TargetPath>,
+    cloned: Option<ClonedState>,
     created_after: Duration,
 }
 
@@ -56,12 +59,17 @@ pub async fn prepare<E: Engine>(
     lease.set_creating(true);
     let created = create_all(engine, lease.tag(), launch, path).await;
     lease.set_creating(false);
-    let (networks, containers) = created?;
+    let Created {
+        networks,
+        containers,
+        cloned,
+    } = created?;
     Ok(Prepared {
         images,
         networks,
         containers,
         path,
+        cloned,
         created_after: begun.elapsed(),
     })
 }
@@ -83,6 +91,7 @@ pub async fn start<E: Engine>(
         networks,
         containers,
         path,
+        cloned,
         created_after,
     } = prepared;
     let watch = Watch::new(engine, launch, &images, &containers, &networks);
@@ -105,6 +114,7 @@ pub async fn start<E: Engine>(
         target_path: path,
         proof: Proof::Inspect,
         images,
+        cloned,
         created_after,
         ready_after: created_after + begun.elapsed(),
     };
@@ -157,8 +167,14 @@ fn check_healthchecks(
     Ok(())
 }
 
-/// Engine network names by Compose name, and containers by service.
-type Created = (IndexMap<String, String>, IndexMap<String, ContainerId>);
+/// What was created.
+struct Created {
+    /// Engine network names by Compose name.
+    networks: IndexMap<String, String>,
+    /// By service.
+    containers: IndexMap<String, ContainerId>,
+    cloned: Option<ClonedState>,
+}
 
 /// Creates everything. All calls are awaited even when one fails: a call that is
 /// dropped half-way may still create, after the clean-up has looked.
@@ -172,14 +188,17 @@ async fn create_all<E: Engine>(
     let labels = tag.labels();
     let named = |part: &String| (part.clone(), tag.name(part));
     let networks: IndexMap<String, String> = stack.networks.keys().map(named).collect();
-    // A volume that the user shares is mounted as it is: never made, never removed.
+    let kept = |name: &String| launch.state.and_then(|state| state.kept.get(name));
+    // A volume that the user shares, or that the run keeps, is mounted as it is.
     let volumes: IndexMap<String, String> = stack
         .volumes
         .iter()
-        .map(|(name, volume)| match &volume.external {
-            Some(external) => (name.clone(), external.clone()),
-            None => named(name),
-        })
+        .map(
+            |(name, volume)| match volume.external.as_ref().or(kept(name)) {
+                Some(there) => (name.clone(), there.clone()),
+                None => named(name),
+            },
+        )
         .collect();
     let failed = |what: String| move |source| LaunchError::CreateFailed { what, source };
 
@@ -187,19 +206,35 @@ async fn create_all<E: Engine>(
         let created = engine.create_network(&networks[name], network, &labels);
         async move { created.await.map_err(failed(format!("network `{name}`"))) }
     }));
-    let own_volumes = stack
-        .volumes
-        .iter()
-        .filter(|(_, volume)| volume.external.is_none());
+    let clone = launch.state.and_then(|state| state.clone.as_ref());
+    let is_cloned =
+        |name: &String| clone.is_some_and(|source| source.golden.facts.trees.contains_key(name));
+    let own_volumes = stack.volumes.iter().filter(|(name, volume)| {
+        volume.external.is_none() && kept(name).is_none() && !is_cloned(name)
+    });
     let make_volumes = join_all(own_volumes.map(|(name, volume)| {
         let created = engine.create_volume(&volumes[name], volume, &labels);
         async move { created.await.map_err(failed(format!("volume `{name}`"))) }
     }));
-    let (networks_made, volumes_made) = tokio::join!(make_networks, make_volumes);
+    let make_clones = async {
+        let volumes = LaunchVolumes {
+            stack,
+            names: &volumes,
+        };
+        match clone {
+            Some(source) => clone_volumes(engine, tag, source, &volumes).await.map(Some),
+            None => Ok(None),
+        }
+    };
+    // Filled before any container is made: making one puts the image's own files into
+    // a volume that is empty.
+    let (networks_made, volumes_made, cloned) =
+        tokio::join!(make_networks, make_volumes, make_clones);
     networks_made
         .into_iter()
         .chain(volumes_made)
         .collect::<Result<(), _>>()?;
+    let cloned = cloned?;
 
     let make_containers = join_all(stack.services.iter().map(|(name, service)| {
         let is_target = launch.target.filter(|target| target.service == *name);
@@ -225,5 +260,9 @@ async fn create_all<E: Engine>(
         .await
         .into_iter()
         .collect::<Result<_, LaunchError>>()?;
-    Ok((networks, containers))
+    Ok(Created {
+        networks,
+        containers,
+        cloned,
+    })
 }

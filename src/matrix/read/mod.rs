@@ -6,10 +6,11 @@
 //! a Compose file exists is found out by whoever reads it.
 //!
 //! Next: `knobs` (axes, derived, constraints), `load` (load and phases),
-//! `trials` (trials, cost, service level, report).
+//! `trials` (trials, cost, service level, report), `state` (golden volumes, seed, hooks).
 
 mod knobs;
 mod load;
+mod state;
 #[cfg(test)]
 mod tests;
 mod trials;
@@ -33,9 +34,8 @@ const FORMAT: u64 = 1;
 const MAX_NAME: usize = 64;
 
 /// Sections of the format that are reserved and not built yet.
-const LATER: [&str; 10] = [
-    "baseline", "golden", "seed", "hook", "metric", "prove", "postgres", "host", "verdicts",
-    "notify",
+const LATER: [&str; 7] = [
+    "baseline", "metric", "prove", "postgres", "host", "verdicts", "notify",
 ];
 
 /// Reads a matrix file and checks everything that one reading can check.
@@ -70,8 +70,10 @@ fn sweep(path: &Path, mut file: Table<'_>, notes: &mut Notes<'_>) -> Option<Swee
     });
     let cost = trials::cost(&mut file, &knobs, notes);
     let trials = trials::trials(&mut file, notes);
+    let states = state::states(&mut file, &trials, notes);
     let load = load::load(&mut file, notes);
     let phases = load::phases(&mut file, &names, notes);
+    let hooks = state::hooks(&mut file, &phases, notes);
     let slo = trials::slo(&mut file, notes);
     let report = trials::report(&mut file, notes);
     for key in LATER {
@@ -95,8 +97,11 @@ fn sweep(path: &Path, mut file: Table<'_>, notes: &mut Notes<'_>) -> Option<Swee
         overrides,
         cost,
         trials,
+        golden: states.golden,
+        seed: states.seed,
         load: load?,
         phases,
+        hooks,
         slo,
         report,
         names,

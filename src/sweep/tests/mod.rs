@@ -4,6 +4,7 @@
 //! engine's own sweeps are in tests/it/docker. `bench.rs` is what they share.
 
 mod bench;
+mod state;
 
 use std::time::Duration;
 

@@ -5,6 +5,7 @@
 mod debugging;
 mod failures;
 mod faults;
+mod state;
 mod sweeps;
 
 use std::fmt::Write as _;
