@@ -53,7 +53,7 @@ impl Inputs {
         let matrix_text = read_matrix(path)?;
         let sweep = matrix::read(path, &matrix_text)?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        let (compose, workload, workload_path) = read_files(&sweep, folder)?;
+        let (compose, workload, workload_path) = read_files(&sweep, folder, environment)?;
         let settings: IndexMap<String, String> = arguments.settings.iter().cloned().collect();
 
         let mut problems = Vec::new();
@@ -325,7 +325,11 @@ fn read_matrix(path: &Path) -> Result<String, AppError> {
 }
 
 /// The files the matrix names; problems of both kinds together.
-fn read_files(sweep: &Sweep, folder: &Path) -> Result<(ComposeFiles, Workload, PathBuf), Problems> {
+fn read_files(
+    sweep: &Sweep,
+    folder: &Path,
+    environment: &Environment,
+) -> Result<(ComposeFiles, Workload, PathBuf), Problems> {
     let mut problems = Vec::new();
     let paths: Vec<PathBuf> = sweep
         .stack
@@ -355,7 +359,8 @@ fn read_files(sweep: &Sweep, folder: &Path) -> Result<(ComposeFiles, Workload, P
     {
         None
     } else {
-        let read = ComposeFiles::read(&paths).and_then(|files| match &sweep.overrides {
+        let read = ComposeFiles::read_in(&paths, environment.variables());
+        let read = read.and_then(|files| match &sweep.overrides {
             Some(tree) => files.with_override(tree),
             None => Ok(files),
         });

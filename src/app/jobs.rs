@@ -164,7 +164,7 @@ fn too_large(stack: &Stack, host_cpus: u32) -> Option<Reason> {
     let (name, cpus) = stack
         .services
         .iter()
-        .filter_map(|(name, service)| service.cpus.map(|cpus| (name, cpus)))
+        .filter_map(|(name, service)| service.cpu_cores().map(|cpus| (name, cpus)))
         .find(|(_, cpus)| *cpus > f64::from(host_cpus))?;
     let words =
         format!("service `{name}` asks for {cpus} CPUs and the engine's host has {host_cpus}");

@@ -38,7 +38,7 @@ pub(super) async fn load(
     let (workload, url) = what_and_where(arguments)?;
     let address = resolve(&url.host, url.port).await?;
     let target = Target {
-        address,
+        addresses: vec![address],
         host: format!("{}:{}", url.host, url.port),
         base_path: url.base_path,
     };

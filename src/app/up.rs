@@ -112,7 +112,7 @@ pub(super) async fn up(
             if let Ok(exit) = exit {
                 let code = exit.exit_code.map_or_else(|| "without a code".to_owned(), |code| format!("with code {code}"));
                 let memory = if exit.oom_killed { ", killed for memory" } else { "" };
-                printer.note(&format!("service `{}` ended {code}{memory}", exit.service));
+                printer.note(&format!("service `{}` ended {code}{memory}", exit.name));
             }
         }
     }
@@ -183,16 +183,16 @@ fn target_of(plan: &SweepPlan) -> (Option<LaunchTarget>, Option<ReadyProbe>) {
 }
 
 fn describe(launched: &Launched, printer: Printer) {
-    if let Some(target) = launched.target {
+    for target in &launched.targets {
         printer.data(&format!("http://{target}"));
     }
     printer.note(&format!(
         "ready after {:.1} s",
         launched.ready_after.as_secs_f64()
     ));
-    for (service, id) in &launched.containers {
-        let short: String = id.0.chars().take(12).collect();
-        printer.note(&format!("  {service}  {short}"));
+    for replica in launched.replicas() {
+        let short: String = replica.id.0.chars().take(12).collect();
+        printer.note(&format!("  {}  {short}", replica.name()));
     }
 }
 

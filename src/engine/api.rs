@@ -9,13 +9,14 @@ use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use futures_util::stream::{self, BoxStream, StreamExt};
 use indexmap::IndexMap;
 use serde::Serialize;
 
 use super::EngineError;
 use super::cgroup::KernelLimits;
 use super::probe::{self, ProbeAnswer, ProbeFailure, ReadyProbe};
-use crate::stack::{Network, Service, Volume};
+use crate::stack::{Hook, Network, Service, Volume};
 
 /// Labels of everything one trial creates.
 pub type Labels = IndexMap<String, String>;
@@ -35,6 +36,8 @@ pub struct ContainerRequest<'a> {
     pub networks: &'a IndexMap<String, String>,
     /// Compose volume name to engine volume name.
     pub volumes: &'a IndexMap<String, String>,
+    /// Containers made before this one, by service: those it shares something with.
+    pub containers: &'a IndexMap<String, Vec<ContainerId>>,
     /// Labels to carry.
     pub labels: &'a Labels,
     /// Container port to publish on an ephemeral port of the loopback address.
@@ -250,7 +253,7 @@ pub trait Engine: Send + Sync + 'static {
         volume: &Volume,
         labels: &Labels,
     ) -> impl Future<Output = Result<(), EngineError>> + Send;
-    /// Makes a container; it does not run yet.
+    /// Makes a container with the files that the stack gives it; it does not run yet.
     fn create_container(
         &self,
         request: ContainerRequest<'_>,
@@ -284,6 +287,15 @@ pub trait Engine: Send + Sync + 'static {
         &self,
         id: &ContainerId,
         command: &[String],
+        deadline: Duration,
+    ) -> impl Future<Output = Result<(i64, String), EngineError>> + Send;
+    /// Runs a hook of the stack in a running container; exit code and output.
+    ///
+    /// After the deadline the answer is given up, as with [`Engine::exec`].
+    fn run_hook(
+        &self,
+        id: &ContainerId,
+        hook: &Hook,
         deadline: Duration,
     ) -> impl Future<Output = Result<(i64, String), EngineError>> + Send;
     /// Everything that carries all the labels given (`name` or `name=value`).
@@ -323,6 +335,15 @@ pub trait Engine: Send + Sync + 'static {
             }
             Ok(())
         }
+    }
+
+    /// Containers with these labels of which something is new: their health changed, they ended.
+    ///
+    /// Hints, so that nobody has to look often: one may be lost, the answer may end at
+    /// any time, and what is so is found out by a look. The default never says anything.
+    fn news<'a>(&'a self, labels: &[String]) -> BoxStream<'a, ContainerId> {
+        let _ = labels;
+        stream::pending().boxed()
     }
 
     /// One readiness request to a service of the stack.

@@ -2,19 +2,19 @@
 
 use futures_util::future::join_all;
 
-use super::trial::LABEL_SERVICE;
-use super::{ContainerId, Engine, EngineError, Launched, LeftoverKind, TrialTag};
+use super::trial::{LABEL_REPLICA, LABEL_SERVICE};
+use super::{ContainerId, Engine, EngineError, Launched, Leftover, LeftoverKind, TrialTag};
 use crate::problem::chain;
 
-/// Everything the containers of a launched stack wrote, by service.
+/// Everything the containers of a launched stack wrote, each by its name
+/// ([`Replica::name`](super::Replica::name)).
 ///
 /// A log that cannot be read becomes a text that says so: the others are kept.
 /// The texts are as written: secrets are still in them.
 pub async fn collect_logs<E: Engine>(engine: &E, launched: &Launched) -> Vec<(String, String)> {
     let reads = launched
-        .containers
-        .iter()
-        .map(|(service, id)| read(engine, service, id));
+        .replicas()
+        .map(|replica| read(engine, replica.name(), replica.id));
     join_all(reads).await
 }
 
@@ -29,26 +29,28 @@ pub async fn collect_trial_logs<E: Engine>(
     let mut containers: Vec<(String, ContainerId)> = found
         .into_iter()
         .filter(|thing| thing.kind == LeftoverKind::Container)
-        .map(|thing| {
-            let service = thing
-                .labels
-                .get(LABEL_SERVICE)
-                .unwrap_or(&thing.name)
-                .clone();
-            (service, ContainerId(thing.id))
-        })
+        .map(|thing| (name_of(&thing), ContainerId(thing.id)))
         .collect();
     containers.sort();
     let reads = containers
         .iter()
-        .map(|(service, id)| read(engine, service, id));
+        .map(|(name, id)| read(engine, name.clone(), id));
     Ok(join_all(reads).await)
 }
 
-async fn read<E: Engine>(engine: &E, service: &str, id: &ContainerId) -> (String, String) {
+/// As a launched stack names it.
+fn name_of(thing: &Leftover) -> String {
+    let service = thing.labels.get(LABEL_SERVICE).unwrap_or(&thing.name);
+    match thing.labels.get(LABEL_REPLICA) {
+        Some(number) => format!("{service}#{number}"),
+        None => service.clone(),
+    }
+}
+
+async fn read<E: Engine>(engine: &E, name: String, id: &ContainerId) -> (String, String) {
     let text = match engine.logs(id, None).await {
         Ok(text) => text,
         Err(error) => format!("(the log could not be read: {})\n", chain(&error)),
     };
-    (service.to_owned(), text)
+    (name, text)
 }

@@ -5,7 +5,7 @@
 //! matrix; it gets a resolved stack and gives back addresses, proof and counters.
 //!
 //! In reading order: `api.rs` (the trait), `support.rs` (what no
-//! launch can do yet), `trial.rs` (names and labels),
+//! launch can do yet), `trial.rs` (names and labels), `replica.rs` (a service with several containers),
 //! `launch/` (from nothing to ready), `proof.rs` (limits in force), `telemetry.rs`,
 //! `host.rs` and `cgroup.rs` (counters), `watch.rs` (exits), `logs.rs`,
 //! `golden/` (volumes that are prepared once and cloned),
@@ -26,6 +26,7 @@ mod logs;
 mod owner;
 mod probe;
 mod proof;
+mod replica;
 mod support;
 mod teardown;
 mod telemetry;
@@ -64,11 +65,15 @@ pub use proof::{
     LimitsNotApplied, Proof, ProofError, check_limits, compare_inspection, compare_kernel,
     nano_cpus,
 };
+pub use replica::Replica;
 pub use support::{Unsupported, check_stack};
 pub use teardown::{Lease, TeardownReport};
-pub use telemetry::{CounterDelta, Reading, difference, differences, snapshot};
+pub use telemetry::{
+    CounterDelta, Reading, Readings, ServiceUse, difference, differences, snapshot,
+};
 pub use trial::{
-    LABEL_CELL, LABEL_GOLDEN, LABEL_HELPER, LABEL_OWNER, LABEL_RUN, LABEL_SERVICE, LABEL_TRIAL,
+    LABEL_CELL, LABEL_GOLDEN, LABEL_HELPER, LABEL_OWNER, LABEL_REPLICA, LABEL_RUN, LABEL_SERVICE,
+    LABEL_TRIAL,
     TrialTag,
 };
 pub use watch::{Exit, watch_exits};

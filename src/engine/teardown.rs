@@ -24,14 +24,6 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from
 /// A creation that was cut off may still appear; a daemon finishes one well within this.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// Order of removal: networks and volumes are in use while containers are there.
-const REMOVAL_ORDER: [LeftoverKind; 4] = [
-    LeftoverKind::Container,
-    LeftoverKind::Network,
-    LeftoverKind::Volume,
-    LeftoverKind::Image,
-];
-
 /// What a removal came to.
 #[derive(Debug, Default)]
 pub struct TeardownReport {
@@ -95,6 +87,25 @@ impl<E: Engine> Lease<E> {
         report
     }
 
+    /// Removes the trial's containers only; whether nothing of it runs any more, for certain.
+    ///
+    /// What is left of it then takes no memory, no CPU time and no port.
+    /// **Cancel**: safe; the duty to remove the trial stays.
+    pub async fn stop(&self) -> bool {
+        let only = [LeftoverKind::Container];
+        remove_kinds(&*self.engine, &self.tag.filter(), false, &only)
+            .await
+            .is_complete()
+    }
+
+    /// Removes everything of the trial and keeps the duty: it may be created once more.
+    ///
+    /// **Cancel**: safe; the duty to remove the trial stays.
+    pub async fn clear(&self) -> TeardownReport {
+        let is_cut_off = self.is_cut_off.swap(false, Ordering::Relaxed);
+        remove_matching(&*self.engine, &self.tag.filter(), is_cut_off).await
+    }
+
     /// Gives the duty up: what was launched stays until it is removed by its labels.
     pub fn keep(mut self) {
         self.is_released = true;
@@ -127,6 +138,20 @@ pub(super) async fn remove_matching<E: Engine>(
     filter: &[String],
     may_still_appear: bool,
 ) -> TeardownReport {
+    let all = [
+        LeftoverKind::Container,
+        LeftoverKind::Network,
+        LeftoverKind::Volume,
+    ];
+    remove_kinds(engine, filter, may_still_appear, &all).await
+}
+
+async fn remove_kinds<E: Engine>(
+    engine: &E,
+    filter: &[String],
+    may_still_appear: bool,
+    kinds: &[LeftoverKind],
+) -> TeardownReport {
     let deadline = Instant::now() + TEARDOWN_LIMIT;
     let mut report = TeardownReport::default();
     let mut pause = BACKOFF.0;
@@ -136,7 +161,10 @@ pub(super) async fn remove_matching<E: Engine>(
         report.unknown = None;
         match engine.list_ours(filter).await {
             Ok(found) => {
-                let found: Vec<Leftover> = found.into_iter().filter(is_removable).collect();
+                let found: Vec<Leftover> = found
+                    .into_iter()
+                    .filter(|thing| is_removable(thing) && kinds.contains(&thing.kind))
+                    .collect();
                 if found.is_empty() {
                     n_empty_needed -= 1;
                     if n_empty_needed == 0 {
@@ -161,17 +189,17 @@ pub(super) async fn remove_matching<E: Engine>(
     }
 }
 
-/// Removes the things given, once each, kind after kind.
+/// Removes the things given, once each: containers first, since networks and volumes
+/// are in use while they are there, then the rest side by side.
 pub(super) async fn remove_all<E: Engine>(
     engine: &E,
     found: Vec<Leftover>,
     report: &mut TeardownReport,
 ) {
-    let mut found = found;
-    for kind in REMOVAL_ORDER {
-        let (now, later) = found.into_iter().partition(|thing| thing.kind == kind);
-        found = later;
-        let now: Vec<Leftover> = now;
+    let (containers, rest): (Vec<Leftover>, Vec<Leftover>) = found
+        .into_iter()
+        .partition(|thing| thing.kind == LeftoverKind::Container);
+    for now in [containers, rest] {
         let outcomes = join_all(now.iter().map(|thing| engine.remove(thing))).await;
         for (thing, outcome) in now.into_iter().zip(outcomes) {
             match outcome {

@@ -60,19 +60,20 @@ async fn running(engine: &FakeEngine, stack: &Stack, tag: &TrialTag) -> Launched
             service,
             networks: &IndexMap::new(),
             volumes: &IndexMap::new(),
+            containers: &IndexMap::new(),
             labels: &tag.service_labels(name),
             publish_port: None,
         };
         let id = engine.create_container(request).await.unwrap();
         engine.start_container(&id).await.unwrap();
-        containers.insert(name.clone(), id);
+        containers.insert(name.clone(), vec![id]);
     }
     Launched {
         containers,
         subject: "app".to_owned(),
         completed: IndexSet::new(),
         may_complete: IndexSet::new(),
-        target: None,
+        targets: Vec::new(),
         target_path: None,
         proof: Proof::Inspect,
         images: IndexMap::new(),
@@ -109,7 +110,7 @@ async fn a_kill_is_seen_with_service_code_and_memory() {
     let begun = Instant::now();
     let exit = watched(&engine, &launched).await.unwrap();
     let expected = Exit {
-        service: "db".to_owned(),
+        name: "db".to_owned(),
         exit_code: Some(137),
         oom_killed: true,
         is_restarted: false,
@@ -136,7 +137,7 @@ async fn a_completed_one_shot_and_a_leaf_that_ends_well_are_no_exits() {
 
     engine.end("app", well);
     let exit = watched(&engine, &launched).await.unwrap();
-    assert_eq!((exit.service.as_str(), exit.exit_code), ("app", Some(0)));
+    assert_eq!((exit.name.as_str(), exit.exit_code), ("app", Some(0)));
 
     launched
         .completed
@@ -156,7 +157,7 @@ async fn a_container_that_somebody_started_again_is_not_the_one_that_was_proved(
         engine.restart("app");
     });
     let exit = exit.unwrap();
-    assert_eq!((exit.service.as_str(), exit.is_restarted), ("app", true));
+    assert_eq!((exit.name.as_str(), exit.is_restarted), ("app", true));
 }
 
 #[tokio::test(start_paused = true)]
@@ -165,7 +166,7 @@ async fn a_container_removed_by_somebody_else_is_an_exit_without_a_code() {
     let found = engine.list_ours(&[LABEL_RUN.to_owned()]).await.unwrap();
     engine.remove(&found[0]).await.unwrap();
     let exit = watched(&engine, &launched).await.unwrap();
-    assert_eq!((exit.service.as_str(), exit.exit_code), ("app", None));
+    assert_eq!((exit.name.as_str(), exit.exit_code), ("app", None));
 }
 
 #[tokio::test(start_paused = true)]
@@ -207,13 +208,13 @@ async fn counters_at_both_edges_give_the_cores_used() {
     tokio::time::sleep(Duration::from_secs(45)).await;
     let after = snapshot(&engine, &launched).await.unwrap();
     let used = differences(&before, &after);
-    assert!((used["app"].cpu_cores - 0.5).abs() < 1e-6, "{used:?}");
-    assert!((used["db"].cpu_cores - 2.0).abs() < 1e-6, "{used:?}");
-    assert_eq!(used["db"].throttled_ratio, Some(0.0));
+    assert!((used["app"].total.cpu_cores - 0.5).abs() < 1e-6, "{used:?}");
+    assert!((used["db"].total.cpu_cores - 2.0).abs() < 1e-6, "{used:?}");
+    assert_eq!(used["db"].total.throttled_ratio, Some(0.0));
 
     launched.may_complete.insert("db".to_owned());
     engine.end("db", KILLED);
-    assert_eq!(snapshot(&engine, &launched).await.unwrap().len(), 1);
+    assert_eq!(snapshot(&engine, &launched).await.unwrap()["db"], [None]);
     launched.may_complete.clear();
     assert!(
         snapshot(&engine, &launched).await.is_err(),

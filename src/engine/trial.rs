@@ -18,17 +18,20 @@ pub const LABEL_CELL: &str = "nightsweep.cell";
 pub const LABEL_OWNER: &str = "nightsweep.owner";
 /// Label that names the Compose service.
 pub const LABEL_SERVICE: &str = "nightsweep.service";
+/// Label that says which container of its service this is, from 1, where there are several.
+pub const LABEL_REPLICA: &str = "nightsweep.replica";
 /// Label of golden volumes, which outlive runs and are never removed with them.
 pub const LABEL_GOLDEN: &str = "nightsweep.golden";
 /// Label of the image that works on volumes.
 pub const LABEL_HELPER: &str = "nightsweep.helper";
 /// All of them: nobody else's may count.
-pub(super) const OUR_LABELS: [&str; 6] = [
+pub(super) const OUR_LABELS: [&str; 7] = [
     LABEL_RUN,
     LABEL_TRIAL,
     LABEL_CELL,
     LABEL_OWNER,
     LABEL_SERVICE,
+    LABEL_REPLICA,
     LABEL_GOLDEN,
 ];
 
@@ -60,6 +63,15 @@ impl TrialTag {
     pub fn service_labels(&self, service: &str) -> Labels {
         let mut labels = self.labels();
         labels.insert(LABEL_SERVICE.to_owned(), service.to_owned());
+        labels
+    }
+
+    /// Labels of one container of a service that has `of` of them; `index` from 0.
+    pub(super) fn replica_labels(&self, service: &str, index: usize, of: usize) -> Labels {
+        let mut labels = self.service_labels(service);
+        if of > 1 {
+            labels.insert(LABEL_REPLICA.to_owned(), (index + 1).to_string());
+        }
         labels
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::select_all;
 
-use super::{ContainerId, Engine, EngineError, EngineErrorKind, Launched, RunState};
+use super::{Engine, EngineError, EngineErrorKind, Launched, Replica, RunState};
 
 /// Between two looks, beside the engine's own word: its answer may get lost with
 /// the engine itself. Long, since looking costs CPU time of the host under test.
@@ -20,8 +20,8 @@ const MOST_FAILURES: u32 = 5;
 /// A container that ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exit {
-    /// The service.
-    pub service: String,
+    /// The container: its service, or `app#2` where that has several.
+    pub name: String,
     /// Its exit code; `None` when the container is gone or runs again.
     pub exit_code: Option<i64>,
     /// Whether the kernel killed it for memory.
@@ -40,9 +40,9 @@ pub struct Exit {
 pub async fn watch_exits<E: Engine>(engine: &E, launched: &Launched) -> Result<Exit, EngineError> {
     let mut watched: Vec<_> = launched
         .running()
-        .map(|(service, id)| {
-            let may_complete = launched.may_complete.contains(service);
-            Box::pin(watch_one(engine, service, id, may_complete))
+        .map(|replica| {
+            let may_complete = launched.may_complete.contains(replica.service);
+            Box::pin(watch_one(engine, replica, may_complete))
         })
         .collect();
     if watched.is_empty() {
@@ -62,18 +62,18 @@ pub async fn watch_exits<E: Engine>(engine: &E, launched: &Launched) -> Result<E
 
 async fn watch_one<E: Engine>(
     engine: &E,
-    service: &str,
-    id: &ContainerId,
+    replica: Replica<'_>,
     may_complete: bool,
 ) -> Result<Option<Exit>, EngineError> {
     let exit = |exit_code, oom_killed, is_restarted| {
         Ok(Some(Exit {
-            service: service.to_owned(),
+            name: replica.name(),
             exit_code,
             oom_killed,
             is_restarted,
         }))
     };
+    let id = replica.id;
     let mut first_pid = None;
     let mut n_failures = 0;
     let mut told = Box::pin(engine.wait_for_exit(id));

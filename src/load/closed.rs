@@ -1,6 +1,7 @@
 //! A closed loop: so many users, each sending when its last answer is in.
 //!
-//! User u lives on load thread u mod T and keeps one connection. Users that the
+//! User u lives on load thread u mod T and keeps one connection, to address u mod n
+//! where the target has n. Users that the
 //! next phase keeps go on without a break; those it does not keep end after the
 //! request they are in.
 
@@ -28,7 +29,7 @@ pub(super) fn begin(thread: &Rc<Thread>, clock: PhaseClock) {
 async fn run_user(thread: Rc<Thread>, user: u32, start: Instant) {
     thread.timer.sleep_until(start).await;
     let sitter = Sitter::User(user);
-    let mut seat = thread.take_seat(sitter);
+    let mut seat = thread.take_seat(sitter, u64::from(user));
     while journey::is_wanted(&thread, sitter) {
         let end = journey::run(&thread, &mut seat, None).await;
         if matches!(end, JourneyEnd::Aborted | JourneyEnd::Fruitless) {

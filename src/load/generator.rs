@@ -100,7 +100,7 @@ impl RunningLoad {
         let n_threads = n_threads(&plan);
         let thread_plan = Arc::new(ThreadPlan {
             prepared,
-            address: plan.target.address,
+            addresses: plan.target.addresses.clone(),
             timeout: plan.timeout,
             n_threads,
             seed: plan.seed,
@@ -228,6 +228,9 @@ fn check(plan: &LoadPlan) -> Result<(), LoadError> {
         return bad(format!(
             "it has {n} load threads (allowed: 1 to {MOST_THREADS})"
         ));
+    }
+    if plan.target.addresses.is_empty() {
+        return bad("its target has no address".to_owned());
     }
     if plan.timeout.is_zero() {
         return bad("its time-out is zero".to_owned());

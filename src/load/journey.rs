@@ -179,6 +179,7 @@ async fn request(
 ) -> Ended {
     let prepared = &thread.plan.prepared;
     let user = seat.user;
+    let address = thread.plan.addresses[seat.address];
     let Seat {
         connection, slot, ..
     } = seat;
@@ -199,7 +200,7 @@ async fn request(
             message: why,
         }),
         Ok(outgoing) => {
-            let exchange = send(connection, thread.plan.address, outgoing, operation.keep());
+            let exchange = send(connection, address, outgoing, operation.keep());
             match slot.guard(exchange).await {
                 Ok(answer) => answer,
                 Err(cancel) => {

@@ -28,7 +28,7 @@ fn sent(content_type: &str, body: &str, field: &str, capture: &Value, cell: &str
     let workload = Workload::parse(&folder.path().join("w.toml"), &text)
         .unwrap_or_else(|problems| panic!("{problems}\n{text}"));
     let target = Target {
-        address: "127.0.0.1:1".parse().unwrap(),
+        addresses: vec!["127.0.0.1:1".parse().unwrap()],
         host: "app".into(),
         base_path: String::new(),
     };

@@ -72,6 +72,9 @@ pub async fn once(
     timeout: Duration,
 ) -> Result<Vec<Exchange>, LoadError> {
     let prepared = prepare(workload, target, variables)?;
+    let Some(&address) = target.addresses.first() else {
+        return Err(LoadError::BadPlan("its target has no address".to_owned()));
+    };
     let mut captures = vec![None; prepared.captures.len()];
     let mut random = fastrand::Rng::new();
     let mut counter = Counter::new(0, 1);
@@ -104,7 +107,7 @@ pub async fn once(
             Ok(outgoing) => {
                 exchange.request = Some(describe(&outgoing).await);
                 let sent = Instant::now();
-                let sending = send(&mut connection, target.address, outgoing, Keep::All);
+                let sending = send(&mut connection, address, outgoing, Keep::All);
                 let answer = tokio::time::timeout(timeout, sending).await;
                 exchange.latency = sent.elapsed();
                 match answer {

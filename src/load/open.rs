@@ -3,7 +3,8 @@
 //! Arrival i is due `i / rate` after the phase begins and is served by load
 //! thread i mod T. At most a thread's share of `max_in_flight` journeys are
 //! under way on it; later arrivals wait in order and are timed from their due
-//! time all the same. Arrivals go on, unrecorded, until the next phase begins.
+//! time all the same. Where the target has n addresses, arrival i goes to address
+//! i mod n; one that had to wait takes the connection that came free. Arrivals go on, unrecorded, until the next phase begins.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -226,12 +227,12 @@ async fn pace(thread: Rc<Thread>, pacer: Rc<Pacer>) {
             continue;
         }
         pacer.next.set(arrival + pacer.n_threads);
-        arrive(&thread, due);
+        arrive(&thread, due, arrival);
         n_in_a_row += 1;
     }
 }
 
-fn arrive(thread: &Rc<Thread>, due: Instant) {
+fn arrive(thread: &Rc<Thread>, due: Instant, arrival: u64) {
     let open = &thread.open;
     let is_counted = thread.phase_at(due).is_some();
     if is_counted {
@@ -248,13 +249,13 @@ fn arrive(thread: &Rc<Thread>, due: Instant) {
         return;
     }
     open.under_way.set(open.under_way.get() + 1);
-    thread.spawn(serve(Rc::clone(thread), due));
+    thread.spawn(serve(Rc::clone(thread), due, arrival));
 }
 
 /// Runs a journey, then those that waited for it to end.
-async fn serve(thread: Rc<Thread>, due: Instant) {
+async fn serve(thread: Rc<Thread>, due: Instant, number: u64) {
     let open = &thread.open;
-    let mut seat = thread.take_seat(Sitter::Arrival);
+    let mut seat = thread.take_seat(Sitter::Arrival, number);
     let mut arrival = Due {
         at: due,
         sendable: due,

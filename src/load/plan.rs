@@ -15,8 +15,9 @@ use crate::measure::{Counts, WindowSummary};
 /// Where requests go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// Address to connect to.
-    pub address: SocketAddr,
+    /// Addresses to connect to, at least one; several are alike, and connections are
+    /// spread over them evenly.
+    pub addresses: Vec<SocketAddr>,
     /// `Host` header, as `app:8080`.
     pub host: String,
     /// Put before every step's path; empty or starting with `/`, never ending with one.

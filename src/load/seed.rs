@@ -82,7 +82,8 @@ async fn run_user(
     begun: &Cell<u64>,
 ) -> Result<u64, SeedError> {
     let mut session = Session {
-        address: plan.target.address,
+        // Users are spread over the target's containers.
+        address: plan.target.addresses[user as usize % plan.target.addresses.len()],
         timeout: plan.timeout,
         connection: None,
         random: fastrand::Rng::with_seed(plan.seed.wrapping_add(u64::from(user))),

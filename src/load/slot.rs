@@ -90,6 +90,8 @@ impl Slot {
 #[derive(Debug)]
 pub(super) struct Seat {
     pub(super) connection: Option<Connection>,
+    /// Which of the target's addresses it connects to, for as long as the seat lives.
+    pub(super) address: usize,
     pub(super) slot: Rc<Slot>,
     /// What `${user}` is.
     pub(super) user: u32,

@@ -98,7 +98,7 @@ impl TestServer {
         });
         Self {
             target: Target {
-                address,
+                addresses: vec![address],
                 host: address.to_string(),
                 base_path: String::new(),
             },

@@ -47,7 +47,8 @@ const MOST_HANDLING: Duration = Duration::from_micros(50);
 #[derive(Debug)]
 pub(super) struct ThreadPlan {
     pub(super) prepared: Prepared,
-    pub(super) address: SocketAddr,
+    /// At least one.
+    pub(super) addresses: Vec<SocketAddr>,
     pub(super) timeout: Duration,
     pub(super) n_threads: usize,
     pub(super) seed: u64,
@@ -147,7 +148,8 @@ pub(super) struct Thread {
     flushed: Cell<Instant>,
     last_failure: Cell<Option<Instant>>,
     slots: RefCell<Vec<Rc<Slot>>>,
-    seats: RefCell<Vec<Seat>>,
+    /// Idle seats, by the address they connect to.
+    seats: RefCell<Vec<Vec<Seat>>>,
     drain: RefCell<Drain>,
     outbox: mpsc::Sender<Report>,
     pub(super) broken: Notify,
@@ -173,6 +175,7 @@ impl Thread {
     ) -> std::io::Result<Rc<Self>> {
         // Different threads draw different numbers from one seed.
         let seed = plan.seed ^ (index as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let seats = plan.addresses.iter().map(|_| Vec::new()).collect();
         Ok(Rc::new(Self {
             index,
             timer: Rc::new(FineTimer::new()?),
@@ -187,7 +190,7 @@ impl Thread {
             flushed: Cell::new(Instant::now()),
             last_failure: Cell::new(None),
             slots: RefCell::default(),
-            seats: RefCell::default(),
+            seats: RefCell::new(seats),
             drain: RefCell::default(),
             outbox,
             broken: Notify::new(),
@@ -239,8 +242,13 @@ impl Thread {
     }
 
     /// A seat, with a connection where one is idle.
-    pub(super) fn take_seat(&self, sitter: Sitter) -> Seat {
-        let idle = self.seats.borrow_mut().pop();
+    ///
+    /// The number of the user or arrival over all threads decides the address: so
+    /// neighbours go to different ones, and each has its share to within one.
+    pub(super) fn take_seat(&self, sitter: Sitter, number: u64) -> Seat {
+        let n_addresses = self.plan.addresses.len();
+        let address = (number % n_addresses as u64) as usize;
+        let idle = self.seats.borrow_mut()[address].pop();
         let mut seat = idle.unwrap_or_else(|| {
             let slot = Rc::new(Slot::new(sitter));
             let mut slots = self.slots.borrow_mut();
@@ -249,6 +257,7 @@ impl Thread {
             let id = u32::try_from(ordinal).expect("fewer seats than a process can have sockets");
             Seat {
                 connection: None,
+                address,
                 slot,
                 user: id,
                 id,
@@ -265,7 +274,7 @@ impl Thread {
 
     /// Gives a seat back; its connection lives on.
     pub(super) fn put_seat(&self, seat: Seat) {
-        self.seats.borrow_mut().push(seat);
+        self.seats.borrow_mut()[seat.address].push(seat);
     }
 
     /// A request leaves: from now on it is watched.

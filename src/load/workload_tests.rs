@@ -22,7 +22,7 @@ fn wrong(text: &str) -> String {
 
 fn target() -> Target {
     Target {
-        address: "127.0.0.1:1".parse().unwrap(),
+        addresses: vec!["127.0.0.1:1".parse().unwrap()],
         host: "app:8080".into(),
         base_path: String::new(),
     }

@@ -148,8 +148,8 @@ plain_columns! {
     ]
     /// After `svc_*_cpu_cores`.
     HOST_COLUMNS, write_host: [
-        generator_cpu_cores, host_busy_cores, proof, target_path, dead_time_s, state,
-        state_fingerprint, clone_s, clone_method, detail,
+        generator_cpu_cores, host_busy_cores, proof, target_path, dead_time_s, replicas,
+        replica_imbalance, state, state_fingerprint, clone_s, clone_method, detail,
     ]
 }
 

@@ -293,7 +293,7 @@ impl RunFolder {
 pub(super) fn file_name_part(name: &str) -> String {
     name.bytes()
         .map(|byte| {
-            if byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-') {
+            if byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'#') {
                 char::from(byte).to_string()
             } else {
                 format!("%{byte:02X}")

@@ -336,6 +336,8 @@ fn foreign_row(index: usize) -> TrialRow {
         host_busy_cores: None,
         proof: None,
         target_path: None,
+        replicas: None,
+        replica_imbalance: None,
         dead_time_s: None,
         state: None,
         state_fingerprint: None,

@@ -162,6 +162,10 @@ pub struct TrialRow {
     pub target_path: Option<String>,
     /// Launch to ready plus teardown. **Units**: seconds.
     pub dead_time_s: Option<f64>,
+    /// Containers of the subject.
+    pub replicas: Option<u32>,
+    /// Where it has several: the most CPU that one of them used over the mean of all; 1 is even.
+    pub replica_imbalance: Option<f64>,
     /// `fresh`, `golden` or `keep`.
     pub state: Option<String>,
     /// What tells the content of the golden volumes it was given. **Shape**: 12 hexadecimal digits.

@@ -163,11 +163,16 @@ impl<'a> Assembly<'a> {
         };
         let file = extends.get("file").and_then(|node| node.as_text());
         let base_layer = match file {
-            Some(file) => match self.files.extended.get(&extends.mark.folder().join(file)) {
-                Some(layer) => layer,
-                // That it could not be read was said when the files were read.
-                None => return rest,
-            },
+            Some(file) => {
+                let path = extends.mark.folder().join(file);
+                let Some(layer) = self.files.extended.get(&path) else {
+                    // It could be read, or nothing would be resolved: its name has changed since.
+                    let message = format!("extends.file: `{file}` was not read with the files");
+                    notes.problem(extends.mark.location(), message);
+                    return rest;
+                };
+                layer
+            }
             None => layer,
         };
         let Some(entry) = base_layer

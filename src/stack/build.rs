@@ -34,7 +34,10 @@ const REMOTE_CONTEXTS: [&str; 6] = [
 pub(super) fn read(reader: &mut ServiceReader<'_>, root: &Field<'_>) -> (String, Option<Build>) {
     let image = root.get("image");
     let Some(field) = root.get("build") else {
-        if image.is_none() && !root.node.get("image").is_some_and(|node| node.is_null()) {
+        // What is made by a `provider` was refused as that.
+        let is_said = root.get("provider").is_some()
+            || root.node.get("image").is_some_and(|node| node.is_null());
+        if image.is_none() && !is_said {
             root.problem_with_hint(
                 &mut reader.notes,
                 "has neither `image` nor `build`",
@@ -106,9 +109,13 @@ fn build(reader: &mut ServiceReader<'_>, field: &Field<'_>) -> Build {
                 build.additional_contexts = process::pairs(&root, key, notes);
             }
             "cache_from" | "cache_to" | "no_cache" | "pull" | "tags" | "provenance" | "sbom"
-            | "no_cache_filter" => notes.rule(PROCEDURE_RULE, item.to_string()),
-            "ssh" | "secrets" | "entitlements" | "privileged" | "ulimits" | "isolation" => {
-                item.not_yet(notes, "this");
+            | "no_cache_filter" | "isolation" => notes.rule(PROCEDURE_RULE, item.to_string()),
+            "ssh" | "secrets" | "entitlements" | "privileged" | "ulimits" => {
+                item.problem_with_hint(
+                    notes,
+                    "needs a builder that the Engine API alone does not offer",
+                    "build the image beforehand (`docker compose build`) and clear `build` in an override",
+                );
             }
             key if key.starts_with("x-") => {}
             _ => item.unknown(

@@ -7,7 +7,8 @@ use indexmap::IndexMap;
 use super::field::Field;
 use super::merge;
 use super::model::{Condition, Dependency};
-use super::namespaces::{SHARING, shared_service};
+use super::namespaces::{SHARING, shared_service, volume_source};
+use super::node::Value;
 use super::notes::Notes;
 
 /// Reads both keys; a link waits until the other service is started.
@@ -32,6 +33,17 @@ pub(super) fn read(root: &Field<'_>, notes: &mut Notes) -> IndexMap<String, Depe
     for key in SHARING {
         let shared = root.node.get(key).and_then(|node| node.as_text());
         if let Some(other) = shared.and_then(shared_service) {
+            dependencies.entry(other.to_owned()).or_insert(Dependency {
+                condition: Condition::ServiceStarted,
+                required: true,
+            });
+        }
+    }
+    if let Some(Value::List(items)) = root.node.get("volumes_from").map(|node| &node.value) {
+        let sources = items
+            .iter()
+            .filter_map(|item| item.as_text().and_then(volume_source));
+        for other in sources {
             dependencies.entry(other.to_owned()).or_insert(Dependency {
                 condition: Condition::ServiceStarted,
                 required: true,

@@ -1,4 +1,5 @@
-//! `environment` and `env_file`: the variables a process gets.
+//! `environment` and `env_file`: the variables a process gets; and `label_file`,
+//! which has the same form.
 //!
 //! Later files win over earlier ones, `environment` wins over all. A name
 //! without a value takes the project's, and is absent where that has none.
@@ -22,6 +23,38 @@ pub(super) fn read(service: &mut ServiceReader<'_>, root: &Field<'_>) -> IndexMa
             read_env_file(service, &item, &mut variables);
         }
     }
+    variables.extend(of_key(service, root));
+    variables
+}
+
+/// The labels that the files of `label_file` give.
+pub(super) fn labels(
+    service: &mut ServiceReader<'_>,
+    root: &Field<'_>,
+) -> IndexMap<String, String> {
+    let mut labels = IndexMap::new();
+    if let Some(files) = root.get("label_file") {
+        for item in files.items_or_one(&mut service.notes) {
+            if let Some(written) = item.filled_text(&mut service.notes) {
+                let file = NamedFile {
+                    field: &item,
+                    written: &written,
+                    is_required: true,
+                    is_raw: false,
+                };
+                read_file(service, &file, &mut labels);
+            }
+        }
+    }
+    labels
+}
+
+/// The variables of the `environment` that stands below a service or a hook.
+pub(super) fn of_key(
+    service: &mut ServiceReader<'_>,
+    root: &Field<'_>,
+) -> IndexMap<String, String> {
+    let mut variables = IndexMap::new();
     let Some(environment) = root.get("environment") else {
         return variables;
     };
@@ -68,47 +101,98 @@ fn check_name(field: &Field<'_>, name: &str, notes: &mut Notes) -> bool {
     is_usable
 }
 
+/// A file of variables as a key names it.
+struct NamedFile<'f> {
+    field: &'f Field<'f>,
+    written: &'f str,
+    is_required: bool,
+    /// Whether values are taken as they stand, quotes and dollars included.
+    is_raw: bool,
+}
+
 fn read_env_file(
     service: &mut ServiceReader<'_>,
     field: &Field<'_>,
     variables: &mut IndexMap<String, String>,
 ) {
-    let (path, is_required) = match field.node.as_map() {
-        Some(_) => {
-            field.check_keys(&["path", "required", "format"], &mut service.notes);
-            if let Some(format) = field.get("format") {
-                format.not_yet(&mut service.notes, "a format of its own");
+    let notes = &mut service.notes;
+    let (mut path, mut is_required, mut is_raw) = (None, true, false);
+    if field.node.as_map().is_none() {
+        path = field.filled_text(notes);
+    } else {
+        field.check_keys(&["path", "required", "format"], notes);
+        if let Some(format) = field.get("format") {
+            is_raw = format.node.as_text() == Some("raw");
+            if !is_raw {
+                format.problem(notes, "must be `raw`, the one format with a name");
             }
-            let required = field.get("required");
-            let is_required =
-                required.is_none_or(|field| field.boolean(&mut service.notes) != Some(false));
-            let Some(path) = field.get("path") else {
-                field.problem(&mut service.notes, "has no `path`");
-                return;
-            };
-            (path.filled_text(&mut service.notes), is_required)
         }
-        None => (field.filled_text(&mut service.notes), true),
-    };
+        let required = field.get("required");
+        is_required = required.is_none_or(|field| field.boolean(notes) != Some(false));
+        match field.get("path") {
+            Some(given) => path = given.filled_text(notes),
+            None => field.problem(notes, "has no `path`"),
+        }
+    }
     let Some(written) = path else { return };
-    let Some(path) = super::mounts::host_path(service, field, &written) else {
+    let file = NamedFile {
+        field,
+        written: &written,
+        is_required,
+        is_raw,
+    };
+    read_file(service, &file, variables);
+}
+
+fn read_file(
+    service: &mut ServiceReader<'_>,
+    file: &NamedFile<'_>,
+    variables: &mut IndexMap<String, String>,
+) {
+    let field = file.field;
+    let Some(path) = super::mounts::host_path(service, field, file.written) else {
         return;
     };
     let text = match fs_err::read_to_string(&path) {
         Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_required => return,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !file.is_required => return,
         Err(error) => {
             field.problem(&mut service.notes, format_args!("cannot be read: {error}"));
             return;
         }
     };
-    match DotEnv::parse(Path::new(&path), &text) {
-        Ok(file) => {
-            file.collect_names(&mut service.notes.referred);
-            let values = file.evaluate(service.variables, &mut service.notes);
-            service.notes.secrets.extend(values.values().cloned());
-            variables.extend(values);
+    let values = if file.is_raw {
+        raw_values(service, &text)
+    } else {
+        match DotEnv::parse(Path::new(&path), &text) {
+            Ok(file) => {
+                file.collect_names(&mut service.notes.referred);
+                file.evaluate(service.variables, &mut service.notes)
+            }
+            Err(problems) => {
+                service.notes.problems.extend(problems);
+                return;
+            }
         }
-        Err(problems) => service.notes.problems.extend(problems),
+    };
+    service.notes.secrets.extend(values.values().cloned());
+    variables.extend(values);
+}
+
+/// `NAME=value` a line, the value as it stands; a name alone takes the project's.
+fn raw_values(service: &mut ServiceReader<'_>, text: &str) -> IndexMap<String, String> {
+    let mut values = IndexMap::new();
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let lines = text.lines().map(str::trim_start);
+    for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        if let Some((name, value)) = line.split_once('=') {
+            values.insert(name.to_owned(), value.to_owned());
+        } else {
+            service.notes.referred.insert(line.to_owned());
+            if let Some((value, _)) = service.variables.find(line) {
+                values.insert(line.to_owned(), value.to_owned());
+            }
+        }
     }
+    values
 }

@@ -114,7 +114,7 @@ fn walk_service(path: &str, service: &Node, origins: &mut Origins) {
     for (key, entry) in service.as_map().into_iter().flatten() {
         let node = &entry.node;
         match &**key {
-            "environment" | "labels" | "sysctls" | "storage_opt" => {
+            "environment" | "labels" | "sysctls" | "storage_opt" | "annotations" => {
                 walk(&format!("{path}.{key}"), &merge::pairs_of(node), origins);
             }
             "depends_on" => walk(

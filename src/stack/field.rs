@@ -141,14 +141,6 @@ impl<'a> Field<'a> {
         notes.problem_with_hint(self.place(), format!("{self}: {what}"), hint);
     }
 
-    /// Notes that the key is understood but cannot be served yet.
-    pub(super) fn not_yet(&self, notes: &mut Notes, what: impl fmt::Display) {
-        notes.problem(
-            self.key_place(),
-            format!("{self}: {what} is not yet supported"),
-        );
-    }
-
     /// The entries of a map; nothing is an empty map.
     pub(super) fn entries(&'a self, notes: &mut Notes) -> Vec<Field<'a>> {
         match &self.node.value {

@@ -1,17 +1,21 @@
 //! Reading Compose files and the files they lead to.
 //!
 //! Follows `include` and `extends` to files, checks the top of each, and collects
-//! every problem. Opens files only; nothing is interpolated yet, so a variable in
-//! the path of a file is refused. Read next: [`super::files`].
+//! every problem. Opens files only. Nothing is interpolated yet but the paths of
+//! files, which cannot wait for a cell. Read next: [`super::files`].
 
+use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use indexmap::IndexMap;
 
 use super::dotenv::DotEnv;
-use super::files::{Layer, Project};
+use super::field::Field;
+use super::files::{Layer, PathVariables, Project};
 use super::node::{Map, Node, Source, Tag, Value};
+use super::notes::Notes;
+use super::variables::{Variables, interpolate};
 use super::yaml;
 use crate::problem::{Location, Problem, nearest};
 
@@ -23,13 +27,20 @@ const LONGEST_CHAIN: usize = 16;
 const MOST_INCLUDES: usize = 200;
 
 /// The keys at the top of a Compose file.
-const SECTIONS: [&str; 8] = [
+const SECTIONS: [&str; 9] = [
     "version", "name", "services", "networks", "volumes", "secrets", "configs", "include",
+    // Read by nobody: a started service that names one is refused.
+    "models",
 ];
 
+/// Files are read before any cell is known.
+static NO_CELL: LazyLock<IndexMap<String, String>> = LazyLock::new(IndexMap::new);
+
 /// Reads files and what they lead to.
-#[derive(Default)]
-pub(super) struct FileReader {
+pub(super) struct FileReader<'a> {
+    environment: &'a BTreeMap<String, String>,
+    /// What the variables in paths led to.
+    pub(super) paths: PathVariables,
     /// Compose files with their texts.
     pub(super) texts: Vec<(PathBuf, String)>,
     /// Files that `extends` refers to, by absolute path.
@@ -39,21 +50,36 @@ pub(super) struct FileReader {
     n_includes: usize,
 }
 
-impl FileReader {
-    /// Reads files that are merged with each other.
+impl<'a> FileReader<'a> {
+    /// A reader of files whose paths may have variables of this environment.
+    pub(super) fn new(environment: &'a BTreeMap<String, String>) -> Self {
+        Self {
+            environment,
+            paths: PathVariables::default(),
+            texts: Vec::new(),
+            extended: IndexMap::new(),
+            problems: Vec::new(),
+            n_includes: 0,
+        }
+    }
+
+    /// Reads files that are merged with each other; `parent` are the variables of
+    /// the project that includes them.
     pub(super) fn project(
         &mut self,
         paths: &[PathBuf],
         folder: PathBuf,
         dotenv: Vec<DotEnv>,
+        parent: Option<&Variables<'a>>,
         depth: usize,
     ) -> Project {
+        let variables = self.variables(&dotenv, parent);
         let mut layers = Vec::new();
         for path in paths {
             for root in self.documents(path, &folder) {
-                let includes = self.includes(&root, depth);
+                let includes = self.includes(&root, &variables, depth);
                 let layer = Layer { root, includes };
-                self.read_extended(&layer, depth);
+                self.read_extended(&layer, &variables, depth);
                 layers.push(layer);
             }
         }
@@ -62,6 +88,24 @@ impl FileReader {
             layers,
             dotenv,
         }
+    }
+
+    /// The variables that paths in a project's files may have.
+    fn variables(&self, dotenv: &[DotEnv], parent: Option<&Variables<'a>>) -> Variables<'a> {
+        let mut variables = Variables {
+            cell: &NO_CELL,
+            environment: self.environment,
+            dotenv: parent.map_or_else(IndexMap::new, |parent| parent.dotenv.clone()),
+            project: String::new(),
+        };
+        for file in dotenv {
+            // What is wrong in it is said when a cell is resolved.
+            let values = file.evaluate(&variables, &mut Notes::default());
+            for (name, value) in values {
+                variables.dotenv.entry(name).or_insert(value);
+            }
+        }
+        variables
     }
 
     /// The documents of one file, each checked to be a map of known sections.
@@ -122,7 +166,12 @@ impl FileReader {
         }
     }
 
-    fn includes(&mut self, root: &Arc<Node>, depth: usize) -> Vec<Project> {
+    fn includes(
+        &mut self,
+        root: &Arc<Node>,
+        variables: &Variables<'a>,
+        depth: usize,
+    ) -> Vec<Project> {
         let Some(include) = root.get("include").filter(|node| !node.is_null()) else {
             return Vec::new();
         };
@@ -143,12 +192,17 @@ impl FileReader {
         }
         let mut projects = Vec::new();
         for item in items {
-            projects.extend(self.include(item, depth));
+            projects.extend(self.include(item, variables, depth));
         }
         projects
     }
 
-    fn include(&mut self, item: &Arc<Node>, depth: usize) -> Option<Project> {
+    fn include(
+        &mut self,
+        item: &Arc<Node>,
+        variables: &Variables<'a>,
+        depth: usize,
+    ) -> Option<Project> {
         if let Some(map) = item.as_map() {
             for (key, entry) in map {
                 if !matches!(&**key, "path" | "project_directory" | "env_file") {
@@ -159,38 +213,56 @@ impl FileReader {
             }
         }
         let paths = match item.get("path") {
-            Some(paths) => self.static_paths(paths, "include.path")?,
-            None => self.static_paths(item, "include")?,
+            Some(paths) => self.file_paths(paths, "include.path", variables)?,
+            None => self.file_paths(item, "include", variables)?,
         };
         let first = paths.first()?;
         let folder = match item.get("project_directory") {
             Some(node) => self
-                .static_paths(node, "include.project_directory")?
+                .file_paths(node, "include.project_directory", variables)?
                 .into_iter()
                 .next()?,
             None => folder_of(first),
         };
         let dotenv = match item.get("env_file") {
             Some(node) => {
-                let files = self.static_paths(node, "include.env_file")?;
+                let files = self.file_paths(node, "include.env_file", variables)?;
                 files.iter().flat_map(|file| self.dotenv(file)).collect()
             }
             None => self.dotenv_beside(&folder),
         };
-        Some(self.project(&paths, folder, dotenv, depth + 1))
+        Some(self.project(&paths, folder, dotenv, Some(variables), depth + 1))
     }
 
-    /// One path or a list of them, absolute. Variables in them are refused.
-    fn static_paths(&mut self, node: &Arc<Node>, key: &str) -> Option<Vec<PathBuf>> {
+    /// One path or a list of them, absolute.
+    fn file_paths(
+        &mut self,
+        node: &Arc<Node>,
+        key: &'static str,
+        variables: &Variables<'a>,
+    ) -> Option<Vec<PathBuf>> {
         let items = match &node.value {
             Value::List(items) => items.as_slice(),
             Value::Scalar(_) | Value::Map(_) => std::slice::from_ref(node),
         };
         let mut paths = Vec::new();
         for item in items {
-            match item.as_text() {
-                Some(_) if item.has_template => {
-                    self.problem(item, format!("{key}: a variable here is not yet supported"));
+            let mut found = Notes::default();
+            let plain = interpolate(&Field::root(key, item), variables, &mut found);
+            let place = item.mark.location();
+            let names = found.referred.iter().cloned();
+            let names = names.map(|name| (name, key, place.clone()));
+            self.paths.names.extend(names);
+            let is_replaced = found.problems.is_empty();
+            self.problems.append(&mut found.problems);
+            self.paths.notes.absorb(found);
+            if !is_replaced {
+                return None;
+            }
+            match plain.as_text() {
+                Some("") => {
+                    let unset = Field::root(key, &plain).unset_reason();
+                    self.problem(item, format!("{key}: the path is empty{unset}"));
                     return None;
                 }
                 Some(text) => paths.push(item.mark.folder().join(text)),
@@ -204,13 +276,13 @@ impl FileReader {
     }
 
     /// Reads the files that `extends` of a layer's services refers to.
-    fn read_extended(&mut self, layer: &Layer, depth: usize) {
+    fn read_extended(&mut self, layer: &Layer, variables: &Variables<'a>, depth: usize) {
         for entry in layer.section("services").into_iter().flat_map(Map::values) {
             let Some(file) = entry.node.get("extends").and_then(|node| node.get("file")) else {
                 continue;
             };
             let Some(path) = self
-                .static_paths(file, "extends.file")
+                .file_paths(file, "extends.file", variables)
                 .and_then(|paths| paths.into_iter().next())
             else {
                 continue;
@@ -229,7 +301,7 @@ impl FileReader {
                         includes: Vec::new(),
                     };
                     self.extended.insert(path, layer.clone());
-                    self.read_extended(&layer, depth + 1);
+                    self.read_extended(&layer, variables, depth + 1);
                 }
             }
         }
@@ -264,7 +336,7 @@ pub(super) fn check_top(root: &Arc<Node>, problems: &mut Vec<Problem>) -> bool {
         } else if entry.node.tag != Tag::None {
             problems.push(Problem::new(
                 place,
-                format!("{key}: a tag on a whole section is not yet supported"),
+                format!("{key}: a tag on a whole section is refused; tag its elements instead"),
             ));
         } else if entry.node.as_map().is_none() && !entry.node.is_null() {
             let kind = entry.node.kind();

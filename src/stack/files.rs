@@ -3,7 +3,7 @@
 //! Everything that stands still is done here: reading, parsing, `include`, the
 //! files of `extends`, `.env`. Read next: [`super::resolve`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use indexmap::{IndexMap, IndexSet};
 use super::dotenv::DotEnv;
 use super::file_reader::{FileReader, check_top, folder_of};
 use super::node::{Map, Node, Source, Tag, Value};
+use super::notes::Notes;
 use super::override_tree;
 use super::template::Template;
 use crate::placed::PlacedNode;
@@ -26,7 +27,36 @@ pub struct ComposeFiles {
     pub(super) extended: IndexMap<PathBuf, Layer>,
     /// The inline file that is merged last.
     pub(super) inline: Option<Layer>,
+    /// What the variables in the paths of files led to.
+    pub(super) paths: PathVariables,
     texts: Vec<(PathBuf, String)>,
+}
+
+/// The variables in paths of `include` and `extends`, which were replaced when the
+/// files were read.
+#[derive(Debug, Clone, Default)]
+pub(super) struct PathVariables {
+    /// What was found on the way: names without a value, values to hide.
+    pub(super) notes: Notes,
+    /// The names, with the key and the place that refer to each.
+    pub(super) names: Vec<(String, &'static str, Location)>,
+}
+
+impl PathVariables {
+    /// Refuses names that the cell gives a value: the files are the same for all cells.
+    pub(super) fn check(&self, cell: &IndexMap<String, String>, notes: &mut Notes) {
+        for (name, key, place) in &self.names {
+            if cell.contains_key(name) {
+                notes.problem_with_hint(
+                    place.clone(),
+                    format!(
+                        "{key}: `{name}` differs from cell to cell, and which files are read cannot"
+                    ),
+                    "use a variable of the environment or of .env here",
+                );
+            }
+        }
+    }
 }
 
 /// Files that are merged with each other and share variables.
@@ -57,12 +87,25 @@ impl Layer {
 }
 
 impl ComposeFiles {
+    /// Reads the files, and the files they lead to, with no process environment.
+    ///
+    /// **Errors**: as [`ComposeFiles::read_in`].
+    pub fn read(paths: &[PathBuf]) -> Result<Self, Problems> {
+        Self::read_in(paths, &BTreeMap::new())
+    }
+
     /// Reads the files, and the files they lead to.
+    ///
+    /// Variables in the paths of `include` and `extends` take their values from the
+    /// environment given and from `.env`.
     ///
     /// **Errors**: every file that cannot be read or is not valid YAML, and every
     /// mistake at the top of a file. Mistakes inside services are found by
     /// [`ComposeFiles::resolve`], which knows what is started.
-    pub fn read(paths: &[PathBuf]) -> Result<Self, Problems> {
+    pub fn read_in(
+        paths: &[PathBuf],
+        environment: &BTreeMap<String, String>,
+    ) -> Result<Self, Problems> {
         let Some(first) = paths.first() else {
             let place = Location::start_of(Path::new("."));
             return Err(Problems(vec![Problem::new(
@@ -70,14 +113,15 @@ impl ComposeFiles {
                 "no Compose file is named",
             )]));
         };
-        let mut reader = FileReader::default();
+        let mut reader = FileReader::new(environment);
         let folder = folder_of(first);
         let dotenv = reader.dotenv_beside(&folder);
-        let project = reader.project(paths, folder, dotenv, 0);
+        let project = reader.project(paths, folder, dotenv, None, 0);
         let files = Self {
             project,
             extended: reader.extended,
             inline: None,
+            paths: reader.paths,
             texts: reader.texts,
         };
         if reader.problems.is_empty() {

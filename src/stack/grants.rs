@@ -63,12 +63,17 @@ fn mount(reader: &mut ServiceReader<'_>, section: &str, field: &Field<'_>) -> Op
         (target, _) => format!("/{}", target.unwrap_or(grant.source)),
     };
     let source = match content {
-        Content::Text(content) => MountSource::Content {
-            content,
-            mode: grant.mode,
-            uid: grant.uid,
-            gid: grant.gid,
-        },
+        Content::Text(content) => {
+            for key in ["uid", "gid"] {
+                check_number(field, key, &mut reader.notes);
+            }
+            MountSource::Content {
+                content,
+                mode: grant.mode,
+                uid: grant.uid,
+                gid: grant.gid,
+            }
+        }
         Content::File(source) => {
             let owners = ["uid", "gid", "mode"];
             for owner in owners.iter().filter_map(|key| field.get(key)) {
@@ -82,6 +87,16 @@ fn mount(reader: &mut ServiceReader<'_>, section: &str, field: &Field<'_>) -> Op
         source,
         read_only: true,
     })
+}
+
+/// A file of the trial's own is given to a number: names are the image's to know.
+fn check_number(field: &Field<'_>, key: &str, notes: &mut Notes) {
+    if let Some(owner) = field.get(key)
+        && let Some(text) = owner.text(notes)
+        && text.parse::<u32>().is_err()
+    {
+        owner.problem(notes, format_args!("`{text}` is not a number such as 1000"));
+    }
 }
 
 /// Which secret or config it is, where it is to be seen, and whose it is there.
@@ -158,7 +173,10 @@ fn content(
     }
     for key in ["driver", "driver_opts", "template_driver"] {
         if let Some(field) = definition.get(key) {
-            field.not_yet(&mut reader.notes, "this");
+            field.problem(
+                &mut reader.notes,
+                "belongs to a swarm, which no trial runs in",
+            );
         }
     }
     let given: Vec<Field<'_>> = ["file", "environment", "content"]

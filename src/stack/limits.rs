@@ -3,6 +3,7 @@
 //! A limit that is not what the user meant makes every number of a sweep wrong,
 //! so each is checked against what an engine accepts. Pure.
 
+use super::devices;
 use super::field::Field;
 use super::model::Service;
 use super::notes::Notes;
@@ -12,6 +13,15 @@ const LEAST_CPUS: f64 = 0.01;
 
 /// Smallest memory limit an engine takes. **Source**: Docker Engine, 6 MiB since 20.10.
 const LEAST_MEMORY_BYTES: u64 = 6 << 20;
+
+/// What an engine and the kernel take for a period. **Source**: Docker Engine, 1 ms to 1 s.
+const PERIOD_US: (i64, i64) = (1_000, 1_000_000);
+
+/// A quota has no upper bound: it is cores times the period.
+const QUOTA_US: (i64, i64) = (1_000, i64::MAX);
+
+const REAL_TIME_RULE: &str =
+    "needs a kernel with real-time group scheduling; without it the engine refuses the container";
 
 /// Far beyond what one host holds; a slip of the keys is caught.
 const MOST_REPLICAS: i64 = 1000;
@@ -30,6 +40,7 @@ pub(super) fn read(root: &Field<'_>, service: &mut Service, notes: &mut Notes) {
         .get("mem_reservation")
         .and_then(|field| field.bytes(notes));
     service.replicas = root.get("scale").and_then(|field| replicas(&field, notes));
+    read_quota(root, service, notes);
     read_memory(root, service, notes);
     let integer = |key, from, to, notes: &mut Notes| {
         root.get(key)
@@ -46,9 +57,82 @@ pub(super) fn read(root: &Field<'_>, service: &mut Service, notes: &mut Notes) {
     {
         root.problem(notes, "the memory reservation is larger than the limit");
     }
+    check_quota(root, service, notes);
     check_swap(root, service, notes);
     // One container is what a service has anyway.
     service.replicas = service.replicas.filter(|count| *count != 1);
+}
+
+/// The lower-level forms of a CPU limit.
+fn read_quota(root: &Field<'_>, service: &mut Service, notes: &mut Notes) {
+    let mut time = |key, (least, most): (i64, i64)| {
+        let field: Field<'_> = root.get(key)?;
+        let us = microseconds(&field, notes)?;
+        // 0, and for a quota -1, are how files say that there is none.
+        let is_none = us == 0 || (us == -1 && key == "cpu_quota");
+        if !is_none && !(least..=most).contains(&us) {
+            field.problem(
+                notes,
+                format_args!("{us} us are out of range (allowed: {least} us to {most} us)"),
+            );
+        }
+        (!is_none).then_some(us)
+    };
+    service.cpu_quota = time("cpu_quota", QUOTA_US);
+    service.cpu_period = time("cpu_period", PERIOD_US);
+    service.cpu_rt_runtime = time("cpu_rt_runtime", (1, i64::MAX));
+    service.cpu_rt_period = time("cpu_rt_period", (1, i64::MAX));
+    for key in ["cpu_rt_runtime", "cpu_rt_period"] {
+        if let Some(field) = root.get(key) {
+            notes.rule(REAL_TIME_RULE, field.to_string());
+        }
+    }
+}
+
+/// The engine takes a limit in one form only.
+fn check_quota(root: &Field<'_>, service: &Service, notes: &mut Notes) {
+    for (key, value) in [
+        ("cpu_quota", service.cpu_quota),
+        ("cpu_period", service.cpu_period),
+    ] {
+        if let (Some(field), Some(_), Some(_)) = (root.get(key), value, service.cpus) {
+            field.problem_with_hint(
+                notes,
+                "cannot stand beside `cpus`: the engine takes one form of the limit",
+                "keep one of them; in a later file `!reset null` takes the other away",
+            );
+        }
+    }
+    if let (Some(field), None, Some(_)) = (
+        root.get("cpu_period"),
+        service.cpu_quota,
+        service.cpu_period,
+    ) {
+        notes.rule(
+            "a period without `cpu_quota` is no limit",
+            field.to_string(),
+        );
+    }
+    if let (Some(field), Some(runtime), Some(period)) = (
+        root.get("cpu_rt_runtime"),
+        service.cpu_rt_runtime,
+        service.cpu_rt_period,
+    ) && runtime > period
+    {
+        field.problem(notes, "is longer than `cpu_rt_period`");
+    }
+}
+
+/// A number of microseconds, or a duration. **Units**: microseconds.
+fn microseconds(field: &Field<'_>, notes: &mut Notes) -> Option<i64> {
+    let is_duration = field
+        .node
+        .as_text()
+        .is_some_and(|text| text.trim().ends_with(|c: char| c.is_ascii_alphabetic()));
+    if is_duration {
+        return i64::try_from(field.duration(notes)?.as_micros()).ok();
+    }
+    field.integer(notes)
 }
 
 /// Memory and swap together; -1 is no limit.
@@ -106,7 +190,10 @@ fn read_deploy(root: &Field<'_>, deploy: &Field<'_>, service: &mut Service, note
             "mode" if field.node.as_text() == Some("global") => {
                 notes.rule(SWARM_RULE, field.to_string());
             }
-            "mode" => field.not_yet(notes, "a mode other than `replicated` and `global`"),
+            "mode" => field.problem(
+                notes,
+                "must be `replicated` or `global`: jobs belong to a swarm",
+            ),
             "restart_policy" => notes.rule(super::service::RESTART_RULE, field.to_string()),
             "labels" | "placement" | "update_config" | "rollback_config" | "endpoint_mode" => {
                 notes.rule(SWARM_RULE, field.to_string());
@@ -161,8 +248,8 @@ fn read_resources(
                 service.mem_reservation =
                     agreed(root, "mem_reservation", known, &field, value, notes);
             }
-            "cpus" => notes.rule(SWARM_RULE, field.to_string()),
-            "devices" | "generic_resources" => field.not_yet(notes, "a reserved device"),
+            "devices" => service.gpus.extend(devices::reserved(&field, notes)),
+            "cpus" | "generic_resources" => notes.rule(SWARM_RULE, field.to_string()),
             _ => field.unknown(&["cpus", "memory", "devices"], notes),
         }
     }

@@ -69,15 +69,15 @@ fn rule_for(path: &[&str]) -> Rule {
         ["networks"] => Rule::Named(ShortForm::Nothing),
         [
             "dns" | "dns_search" | "dns_opt" | "cap_add" | "cap_drop" | "expose" | "links"
-            | "profiles" | "security_opt" | "group_add" | "extra_hosts",
+            | "profiles" | "security_opt" | "group_add" | "extra_hosts" | "volumes_from",
         ]
-        | ["networks", _, "aliases"]
+        | ["networks", _, "aliases" | "link_local_ips"]
         | ["build", "extra_hosts" | "platforms" | "tags" | "cache_from"] => Rule::Union,
         ["tmpfs"] => Rule::Keyed(ItemKey::TmpfsTarget),
         ["volumes" | "devices"] => Rule::Keyed(ItemKey::VolumeTarget),
         ["secrets" | "configs"] => Rule::Keyed(ItemKey::GrantTarget),
         ["ports"] => Rule::Keyed(ItemKey::Port),
-        ["env_file"] => Rule::Keyed(ItemKey::Path),
+        ["env_file" | "label_file"] => Rule::Keyed(ItemKey::Path),
         _ => Rule::Default,
     }
 }

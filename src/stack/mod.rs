@@ -11,6 +11,7 @@
 //! afterwards where each value came from.
 
 mod assemble;
+mod block_io;
 mod build;
 mod dependencies;
 mod devices;
@@ -21,6 +22,7 @@ mod field;
 mod file_reader;
 mod files;
 mod grants;
+mod hooks;
 mod limits;
 mod merge;
 mod model;
@@ -46,8 +48,9 @@ pub use build::is_image_reference;
 pub use explain::{Origins, ValueOrigin};
 pub use files::ComposeFiles;
 pub use model::{
-    AddressRange, Attachment, Build, Condition, Dependency, Device, Healthcheck, Mount,
-    MountSource, Network, Service, Stack, Volume,
+    AddressRange, Attachment, BlockIo, Build, Condition, Dependency, Device, DeviceRequest,
+    Healthcheck, Hook, Mount, MountSource, Network, Service, Stack, Volume, VolumesFrom,
 };
+pub use namespaces::shared_service;
 pub use resolve::{Resolution, ResolveRequest};
 pub use sketch::{ServiceSketch, sketch};

@@ -9,6 +9,8 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use serde::{Serialize, Serializer};
 
+use super::namespaces::shared_service;
+
 /// The services, networks and volumes that one trial starts.
 ///
 /// **Shape**: services in file order; only those that are started.
@@ -38,7 +40,8 @@ pub struct Service {
     /// How the image is made, where the file says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub build: Option<Build>,
-    /// Containers of this service; `None` is one.
+    /// Containers of this service; `None` is one. A service with none is not started and
+    /// in no stack.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u32>,
     /// Replaces the image's CMD; `None` keeps it.
@@ -52,6 +55,18 @@ pub struct Service {
     /// CPU quota. **Units**: cores.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<f64>,
+    /// The same limit in its lower-level form: CPU time per period. **Units**: microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_quota: Option<i64>,
+    /// Length of a period; `None` is 100,000. **Units**: microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_period: Option<i64>,
+    /// Real-time CPU time per period. **Units**: microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_rt_runtime: Option<i64>,
+    /// Length of a real-time period. **Units**: microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_rt_period: Option<i64>,
     /// CPUs the container may run on, as `0-1,3`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpuset: Option<String>,
@@ -76,6 +91,12 @@ pub struct Service {
     /// How early the kernel kills it when memory runs out, from -1000 to 1000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oom_score_adj: Option<i64>,
+    /// Weights and limits of its block devices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blkio_config: Option<BlockIo>,
+    /// Control group of the host that the container's own is put in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cgroup_parent: Option<String>,
     /// What must have happened to other services before this one starts.
     pub depends_on: IndexMap<String, Dependency>,
     /// The readiness test; `None` leaves the image's own.
@@ -83,6 +104,9 @@ pub struct Service {
     pub healthcheck: Option<Healthcheck>,
     /// Volumes, bind mounts and in-memory file systems, by target in file order.
     pub mounts: Vec<Mount>,
+    /// Services whose volumes it sees too, each at the same place.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub volumes_from: Vec<VolumesFrom>,
     /// The networks it joins, with its names there.
     pub networks: IndexMap<String, Attachment>,
     /// `none`, `host`, `bridge` or `service:NAME`; `None` for the networks above.
@@ -124,6 +148,9 @@ pub struct Service {
     /// Devices of the host.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<Device>,
+    /// GPUs and other devices that a driver hands out.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gpus: Vec<DeviceRequest>,
     /// Rules of access to devices, as `c 1:3 mr`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub device_cgroup_rules: Vec<String>,
@@ -163,6 +190,12 @@ pub struct Service {
     pub platform: Option<String>,
     /// Labels of the user's own.
     pub labels: IndexMap<String, String>,
+    /// Annotations for the container's runtime.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub annotations: IndexMap<String, String>,
+    /// Commands run in it once its process was started, in this order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub post_start: Vec<Hook>,
     /// Whether an init process reaps children.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub init: Option<bool>,
@@ -183,6 +216,26 @@ pub struct Service {
         serialize_with = "seconds_opt"
     )]
     pub stop_grace_period: Option<Duration>,
+}
+
+impl Service {
+    /// The services whose containers must exist before this one can be made.
+    pub fn shares_with(&self) -> impl Iterator<Item = &str> {
+        let modes = [&self.network_mode, &self.ipc, &self.pid];
+        modes
+            .into_iter()
+            .filter_map(|mode| shared_service(mode.as_deref()?))
+            .chain(self.volumes_from.iter().map(|source| &*source.service))
+    }
+
+    /// The CPU limit, whichever of its two forms it has. **Units**: cores.
+    pub fn cpu_cores(&self) -> Option<f64> {
+        let quota_us = || self.cpu_quota.filter(|quota| *quota > 0);
+        self.cpus.or_else(|| {
+            // The kernel's default period. **Source**: CFS bandwidth control.
+            Some(quota_us()? as f64 / self.cpu_period.unwrap_or(100_000) as f64)
+        })
+    }
 }
 
 /// How an image is made.
@@ -233,6 +286,76 @@ pub struct Device {
     pub target: String,
     /// Some of `r`, `w` and `m` (make).
     pub permissions: String,
+}
+
+/// Devices that a driver of the engine hands out, such as GPUs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct DeviceRequest {
+    /// The driver; `None` is any that can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// How many; -1 is all. `None` where they are named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<i64>,
+    /// Which ones, where they are named.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub device_ids: Vec<String>,
+    /// What they must be able to do, all of it.
+    pub capabilities: Vec<String>,
+    /// Options of the driver.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub options: IndexMap<String, String>,
+}
+
+/// Weights and limits of block devices.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct BlockIo {
+    /// Share of all devices against other containers, from 10 to 1000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u16>,
+    /// The same by device path.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub weight_device: IndexMap<String, u16>,
+    /// Reading, by device path. **Units**: bytes per second.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub device_read_bps: IndexMap<String, u64>,
+    /// Writing, by device path. **Units**: bytes per second.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub device_write_bps: IndexMap<String, u64>,
+    /// Reads, by device path. **Units**: operations per second.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub device_read_iops: IndexMap<String, u64>,
+    /// Writes, by device path. **Units**: operations per second.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub device_write_iops: IndexMap<String, u64>,
+}
+
+/// Another service whose volumes are seen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct VolumesFrom {
+    /// The service.
+    pub service: String,
+    /// Whether they may only be read here.
+    pub read_only: bool,
+}
+
+/// A command that is run inside a container.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Hook {
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// User it runs as; `None` is the container's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Whether it has all rights of the host.
+    #[serde(skip_serializing_if = "is_off")]
+    pub privileged: bool,
+    /// Its folder; `None` is the container's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub working_dir: Option<String>,
+    /// Variables beside those of the container.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub environment: IndexMap<String, String>,
 }
 
 /// What a dependant waits for.
@@ -358,11 +481,24 @@ pub struct Attachment {
     /// Fixed IPv6 address, where the file asks for one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ipv6_address: Option<String>,
+    /// Hardware address there, where the file asks for one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mac_address: Option<String>,
+    /// Further addresses that hold on the link only.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub link_local_ips: Vec<String>,
+    /// Options of the network's driver for this service.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub driver_opts: IndexMap<String, String>,
 }
 
 /// A network of the stack.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Network {
+    /// Engine-wide name of a network of the user's, which they listed as shared:
+    /// joined as it is, never created and never removed. `None` is the trial's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub external: Option<String>,
     /// Whether it has no way out of the host.
     pub internal: bool,
     /// Whether its members have IPv6 addresses too.

@@ -23,6 +23,9 @@ const SELINUX_RULE: &str =
     "the SELinux label is not set, because that would write to the user's files";
 const PROPAGATION_RULE: &str =
     "mount propagation is not passed on; later mounts of the host stay out";
+/// Said of labels that the user gave to something that trials make and throw away.
+pub(super) const LABELS_RULE: &str = "labels of the user's are kept on containers only";
+
 const IDLE_RULE: &str = "has no effect on Linux";
 
 /// A mount as it was read, before it is checked against the host.
@@ -159,7 +162,13 @@ fn long(field: &Field<'_>, notes: &mut Notes) -> Option<Draft> {
         notes.rule(IDLE_RULE, consistency.to_string());
     }
     if let Some(bind) = field.get("bind") {
-        bind.check_keys(&["propagation", "create_host_path", "selinux"], notes);
+        let known = ["propagation", "create_host_path", "selinux", "recursive"];
+        bind.check_keys(&known, notes);
+        if let Some(recursive) = bind.get("recursive")
+            && recursive.node.as_text() != Some("enabled")
+        {
+            notes.rule(PROPAGATION_RULE, recursive.to_string());
+        }
         if let Some(propagation) = bind.get("propagation") {
             notes.rule(PROPAGATION_RULE, propagation.to_string());
         }
@@ -191,10 +200,18 @@ fn long(field: &Field<'_>, notes: &mut Notes) -> Option<Draft> {
             field.problem(notes, "a tmpfs has no `source`");
             return None;
         }
+        ("image", _) => {
+            field.problem_with_hint(
+                notes,
+                "an engine before version 28 cannot mount an image",
+                "copy what is needed to a folder, and mount that read only",
+            );
+            return None;
+        }
         (other, _) => {
             field.problem(
                 notes,
-                format_args!("the type `{other}` is not supported (allowed: volume, bind, tmpfs)"),
+                format_args!("`{other}` is not a type that an engine on Linux mounts (allowed: volume, bind, tmpfs)"),
             );
             return None;
         }
@@ -216,8 +233,13 @@ fn volume_options(field: &Field<'_>, notes: &mut Notes) -> bool {
     for option in volume.entries(notes) {
         match option.key() {
             "nocopy" => nocopy = option.boolean(notes).unwrap_or(false),
-            "subpath" | "labels" => option.not_yet(notes, "this"),
-            _ => option.unknown(&["nocopy", "subpath"], notes),
+            "labels" => notes.rule(LABELS_RULE, option.to_string()),
+            "subpath" => option.problem_with_hint(
+                notes,
+                "cannot be relied on: an engine before version 26 would show the whole volume without a word",
+                "give the part a volume of its own",
+            ),
+            _ => option.unknown(&["nocopy", "labels"], notes),
         }
     }
     nocopy

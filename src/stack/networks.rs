@@ -20,6 +20,19 @@ use super::service::ServiceReader;
 /// The network of services that name none.
 pub(super) const DEFAULT: &str = "default";
 
+const EXTERNAL_RULE: &str = "external, but each trial gets a network of its own, with only its own services on it; \
+     to join it as it is, list it in `[trials] shared`";
+
+const JOINED_RULE: &str = "joined as it is, as listed in `[trials] shared`: what else is on it can reach the services and be \
+     reached, and two trials at once would answer to the same names";
+
+const MAC_RULE: &str = "an engine before version 25 (API 1.44) gives an address of its own instead";
+
+const INTERFACE_RULE: &str = "an engine before version 28 names the interface itself";
+
+/// How the engine is told an interface's name. **Source**: Docker Engine 28.1.
+const INTERFACE_OPTION: &str = "com.docker.network.endpoint.ifname";
+
 /// The networks a service joins and the mode that replaces them.
 pub(super) fn read(
     service: &mut ServiceReader<'_>,
@@ -60,6 +73,13 @@ pub(super) fn read(
             ..Attachment::default()
         };
         attachments.insert(DEFAULT.to_owned(), attachment);
+    }
+    // The address of a service is that on its first network, as Compose takes it.
+    if let Some(field) = root.get("mac_address")
+        && let Some(address) = mac_address(&field, &mut service.notes)
+        && let Some((_, first)) = attachments.first_mut()
+    {
+        first.mac_address.get_or_insert(address);
     }
     (attachments, None)
 }
@@ -116,29 +136,92 @@ fn attachment(field: &Field<'_>, names: &[String], notes: &mut Notes) -> Attachm
                 }
                 attachment.ipv6_address = Some(text);
             }
+            "mac_address" => attachment.mac_address = mac_address(&setting, notes),
+            "link_local_ips" => {
+                attachment.link_local_ips = setting.texts(notes);
+            }
+            "driver_opts" => {
+                for option in setting.entries(notes) {
+                    if let Some(value) = option.canonical_text(notes) {
+                        let name = option.key().to_owned();
+                        attachment
+                            .driver_opts
+                            .insert(name, value.unwrap_or_default());
+                    }
+                }
+            }
+            "interface_name" => {
+                if let Some(name) = setting.filled_text(notes) {
+                    notes.rule(INTERFACE_RULE, setting.to_string());
+                    attachment
+                        .driver_opts
+                        .insert(INTERFACE_OPTION.to_owned(), name);
+                }
+            }
             "priority" | "gw_priority" => notes.rule(
                 "the order in which networks are joined is that of the file",
                 setting.to_string(),
             ),
-            "link_local_ips" | "mac_address" | "driver_opts" | "interface_name" => {
-                setting.not_yet(notes, "this");
-            }
-            _ => setting.unknown(&["aliases", "ipv4_address"], notes),
+            key if key.starts_with("x-") => {}
+            _ => setting.unknown(
+                &[
+                    "aliases",
+                    "ipv4_address",
+                    "ipv6_address",
+                    "link_local_ips",
+                    "mac_address",
+                    "driver_opts",
+                    "interface_name",
+                    "priority",
+                    "gw_priority",
+                ],
+                notes,
+            ),
         }
     }
     attachment
 }
 
+/// Six pairs of hexadecimal digits.
+fn mac_address(field: &Field<'_>, notes: &mut Notes) -> Option<String> {
+    let text = field.filled_text(notes)?;
+    let pairs: Vec<&str> = text.split([':', '-']).collect();
+    let is_pair = |pair: &&str| pair.len() == 2 && pair.chars().all(|c| c.is_ascii_hexdigit());
+    if pairs.len() != 6 || !pairs.iter().all(is_pair) {
+        field.problem(
+            notes,
+            format_args!("`{text}` is not a hardware address such as 02:42:ac:11:00:05"),
+        );
+        return None;
+    }
+    notes.rule(MAC_RULE, field.to_string());
+    Some(text)
+}
+
 /// Reads a network that is used.
-pub(super) fn element(name: &str, node: &Arc<Node>, notes: &mut Notes) -> Network {
+///
+/// An external one is joined only where the user listed it as shared: services of
+/// theirs on it would be measured along, and two trials at once would answer for each other.
+pub(super) fn element(
+    name: &str,
+    node: &Arc<Node>,
+    shared: &[String],
+    notes: &mut Notes,
+) -> Network {
     let section = Field::root("networks", node);
     let root = Field::child(&section, name, &node.mark, node);
     let mut network = Network::default();
     if mounts::is_external(&root) {
-        notes.rule(
-            "external, but each trial gets a network of its own, with only its own services on it",
-            root.to_string(),
-        );
+        let outside = mounts::outside_name(&root, name).unwrap_or_else(|| name.to_owned());
+        if shared
+            .iter()
+            .any(|listed| *listed == name || *listed == outside)
+        {
+            notes.rule(JOINED_RULE, root.to_string());
+            network.external = Some(outside);
+            return network;
+        }
+        notes.rule(EXTERNAL_RULE, root.to_string());
     }
     for field in root.entries(notes) {
         if field.node.is_null() {
@@ -151,7 +234,13 @@ pub(super) fn element(name: &str, node: &Arc<Node>, notes: &mut Notes) -> Networ
                 Some("overlay") => {
                     notes.rule("a bridge on this host takes its place", field.to_string());
                 }
-                Some(other) => field.not_yet(notes, format_args!("the driver `{other}`")),
+                Some(other) => field.problem(
+                    notes,
+                    format_args!(
+                        "the driver `{other}` takes addresses of the host's own network, which trials \
+                         cannot have to themselves (allowed: bridge, overlay)"
+                    ),
+                ),
             },
             "driver_opts" => {
                 for option in field.entries(notes) {
@@ -167,17 +256,17 @@ pub(super) fn element(name: &str, node: &Arc<Node>, notes: &mut Notes) -> Networ
                 field.to_string(),
             ),
             "external" => {}
-            "labels" => notes.rule(
-                "labels of the user's are kept on containers only",
-                field.to_string(),
-            ),
+            "labels" => notes.rule(mounts::LABELS_RULE, field.to_string()),
             "attachable" => notes.rule(
                 "only a swarm uses this; it has no effect here",
                 field.to_string(),
             ),
             "enable_ipv6" => network.enable_ipv6 = field.boolean(notes).unwrap_or(false),
             "enable_ipv4" if field.boolean(notes) != Some(false) => {}
-            "enable_ipv4" => field.not_yet(notes, "a network without IPv4"),
+            "enable_ipv4" => field.problem(
+                notes,
+                "must be true: an engine before version 28 has no network without IPv4",
+            ),
             key if key.starts_with("x-") => {}
             _ => field.unknown(
                 &[
@@ -201,14 +290,17 @@ fn address_ranges(ipam: &Field<'_>, notes: &mut Notes) -> Vec<AddressRange> {
     for field in ipam.entries(notes) {
         match field.key() {
             "driver" if matches!(field.node.as_text(), Some("default") | None) => {}
-            "driver" => field.not_yet(notes, "an address driver other than `default`"),
+            "driver" => field.problem(
+                notes,
+                "must be `default`: another driver takes addresses from outside the trial",
+            ),
             "config" => {
                 for config in field.items(notes) {
                     ranges.push(address_range(&config, notes));
                 }
             }
             "options" if field.node.is_null() => {}
-            "options" => field.not_yet(notes, "this"),
+            "options" => field.problem(notes, "is for address drivers other than `default`"),
             key if key.starts_with("x-") => {}
             _ => field.unknown(&["driver", "config", "options"], notes),
         }

@@ -16,7 +16,7 @@ use crate::secret::{is_found_only_as_word, words_around};
 const MOST_NAMED: usize = 16;
 
 /// Findings of one part of the files.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Notes {
     /// Mistakes.
     pub(super) problems: Vec<Problem>,

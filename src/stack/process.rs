@@ -16,6 +16,10 @@ const OUR_LABELS: &str = "nightsweep.";
 const PRIVILEGED_RULE: &str =
     "has all rights of this host: it can change what is measured, and be changed by it";
 
+const CGROUP_PARENT_RULE: &str = "a group of the host's, shared with whatever else is in it; a smaller CPU limit on it fails the trial";
+
+const ANNOTATIONS_RULE: &str = "an engine before version 24 (API 1.43) drops them";
+
 const START_INTERVAL_RULE: &str = "an engine before version 25 uses `interval` from the start";
 
 /// Reads the keys that need nothing but themselves.
@@ -39,7 +43,11 @@ pub(super) fn read(root: &Field<'_>, service: &mut Service, notes: &mut Notes) {
     service.ulimits = ulimits(root, notes);
     service.sysctls = pairs(root, "sysctls", notes);
     service.storage_opt = pairs(root, "storage_opt", notes);
-    service.labels = labels(root, notes);
+    check_labels(root, service, notes);
+    service.annotations = pairs(root, "annotations", notes);
+    if let Some(field) = root.get("annotations") {
+        notes.rule(ANNOTATIONS_RULE, field.to_string());
+    }
     service.extra_hosts = root
         .get("extra_hosts")
         .map_or_else(Vec::new, |field| hosts(&field, notes));
@@ -60,6 +68,10 @@ fn read_texts(root: &Field<'_>, service: &mut Service, notes: &mut Notes) {
     service.platform = text("platform");
     service.domainname = text("domainname");
     service.runtime = text("runtime");
+    service.cgroup_parent = text("cgroup_parent");
+    if let Some(field) = root.get("cgroup_parent") {
+        notes.rule(CGROUP_PARENT_RULE, field.to_string());
+    }
     let mut texts = |key| {
         root.get(key)
             .map_or_else(Vec::new, |field: Field<'_>| field.texts_or_one(notes))
@@ -95,7 +107,7 @@ fn read_switches(root: &Field<'_>, service: &mut Service, notes: &mut Notes) {
 }
 
 /// A list as it is, or a text split into words. An empty one clears the image's own.
-fn command(field: &Field<'_>, notes: &mut Notes) -> Option<Vec<String>> {
+pub(super) fn command(field: &Field<'_>, notes: &mut Notes) -> Option<Vec<String>> {
     if field.node.as_text().is_none() {
         return Some(field.texts(notes));
     }
@@ -227,18 +239,17 @@ pub(super) fn pairs(root: &Field<'_>, key: &str, notes: &mut Notes) -> IndexMap<
     values
 }
 
-fn labels(root: &Field<'_>, notes: &mut Notes) -> IndexMap<String, String> {
-    let labels = pairs(root, "labels", notes);
-    if let (Some(ours), Some(field)) = (
-        labels.keys().find(|name| name.starts_with(OUR_LABELS)),
-        root.get("labels"),
-    ) {
-        field.problem(
+/// Adds `labels` to those of `label_file`, and keeps our own names free.
+fn check_labels(root: &Field<'_>, service: &mut Service, notes: &mut Notes) {
+    service.labels.extend(pairs(root, "labels", notes));
+    let is_ours = |name: &&String| name.starts_with(OUR_LABELS);
+    if let Some(ours) = service.labels.keys().find(is_ours) {
+        let field = root.get("labels").or_else(|| root.get("label_file"));
+        field.unwrap_or(*root).problem(
             notes,
             format_args!("`{ours}` is a name that nightsweep keeps for itself"),
         );
     }
-    labels
 }
 
 /// `name:address` lines; `=` may stand for the colon, and a map may stand for the list.

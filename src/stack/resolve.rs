@@ -16,6 +16,7 @@ use super::field::Field;
 use super::files::ComposeFiles;
 use super::model::{Network, Service, Stack, Volume};
 use super::mounts;
+use super::namespaces;
 use super::networks;
 use super::node::Node;
 use super::notes::Notes;
@@ -102,7 +103,8 @@ impl ComposeFiles {
     ///
     /// **Errors**: every mistake in what is started, and in the files as a whole.
     pub fn resolve(&self, request: &ResolveRequest<'_>) -> Result<Resolution, Problems> {
-        let mut notes = Notes::default();
+        let mut notes = self.paths.notes.clone();
+        self.paths.check(request.cell, &mut notes);
         let assembly = Assembly::new(self, request, &mut notes);
         let elements = Elements::new(self, &assembly);
         let (mut candidates, mut findings) = self.read_services(&elements, request);
@@ -140,7 +142,8 @@ impl ComposeFiles {
             }
         }
         add_links(&mut stack.services, &links, &self.start(), &mut notes);
-        add_elements(&mut stack, elements, &used, &mut notes);
+        namespaces::let_share(&mut stack.services, &self.start(), &mut notes);
+        add_elements(&mut stack, elements, &used, request.shared, &mut notes);
         stack.warnings = notes.sentences();
         if !notes.problems.is_empty() {
             return Err(Problems(in_order(notes.problems)));
@@ -239,7 +242,7 @@ fn add_links(
             notes.problem(
                 place.clone(),
                 format!(
-                    "services.{from}.links: `{}` would name two services on one network, which is not yet supported",
+                    "services.{from}.links: `{}` would name two services on one network, and nobody could say which is meant",
                     link.alias
                 ),
             );
@@ -274,7 +277,13 @@ fn add_links(
 }
 
 /// Adds the networks and volumes that are used.
-fn add_elements(stack: &mut Stack, elements: Elements<'_>, used: &Used, notes: &mut Notes) {
+fn add_elements(
+    stack: &mut Stack,
+    elements: Elements<'_>,
+    used: &Used,
+    shared: &[String],
+    notes: &mut Notes,
+) {
     let mut used_networks: IndexSet<&str> = used.networks.iter().map(String::as_str).collect();
     if used_networks.is_empty() {
         used_networks.insert(networks::DEFAULT);
@@ -284,7 +293,7 @@ fn add_elements(stack: &mut Stack, elements: Elements<'_>, used: &Used, notes: &
         let network = match declared.swap_remove(name) {
             Some((node, found)) => {
                 notes.absorb(found);
-                networks::element(name, &node, notes)
+                networks::element(name, &node, shared, notes)
             }
             None => Network::default(),
         };
@@ -327,7 +336,11 @@ fn volume(name: &str, node: &Arc<Node>, notes: &mut Notes) -> Volume {
                 field.to_string(),
             ),
             "driver" if matches!(field.node.as_text(), Some("local" | "")) => {}
-            "driver" => field.not_yet(notes, "a driver other than `local`"),
+            "driver" => field.problem_with_hint(
+                notes,
+                "a driver other than `local` keeps its data where trials cannot throw it away",
+                "set `driver: local` in an override, or make the volume external and list it in `[trials] shared`",
+            ),
             "driver_opts" => {
                 for option in field.entries(notes) {
                     if let Some(value) = option.canonical_text(notes) {
@@ -336,10 +349,7 @@ fn volume(name: &str, node: &Arc<Node>, notes: &mut Notes) -> Volume {
                     }
                 }
             }
-            "labels" => notes.rule(
-                "labels of the user's are kept on containers only",
-                field.to_string(),
-            ),
+            "labels" => notes.rule(mounts::LABELS_RULE, field.to_string()),
             key if key.starts_with("x-") => {}
             _ => field.unknown(
                 &["name", "external", "driver", "driver_opts", "labels"],

@@ -18,8 +18,8 @@ use super::notes::Notes;
 use super::resolve::Elements;
 use super::variables::Variables;
 use super::{
-    build, dependencies, devices, environment, grants, limits, mounts, namespaces, networks, ports,
-    process,
+    block_io, build, dependencies, devices, environment, grants, hooks, limits, mounts, namespaces,
+    networks, ports, process,
 };
 
 /// Said of everything that would heal a crash.
@@ -27,6 +27,8 @@ pub(super) const RESTART_RULE: &str =
     "not restarted: a crash during a trial must be seen, not healed";
 
 const WINDOWS_RULE: &str = "an engine takes it on Windows only; `cpus` is the limit here";
+
+const WINDOWS_ONLY_RULE: &str = "only an engine on Windows uses this; it has no effect here";
 
 /// Keys that a module below reads.
 const READ: &[&str] = &[
@@ -92,6 +94,19 @@ const READ: &[&str] = &[
     "storage_opt",
     "userns_mode",
     "uts",
+    "annotations",
+    "blkio_config",
+    "cgroup_parent",
+    "cpu_period",
+    "cpu_quota",
+    "cpu_rt_period",
+    "cpu_rt_runtime",
+    "gpus",
+    "label_file",
+    "mac_address",
+    "post_start",
+    "pre_stop",
+    "volumes_from",
 ];
 
 /// Keys that may stand without a value: they are lists, maps, or clear the image's own.
@@ -107,6 +122,7 @@ const NULLABLE: &[&str] = &[
     "networks",
     "deploy",
     "labels",
+    "label_file",
     "build",
 ];
 
@@ -130,29 +146,36 @@ const RULED: &[(&str, &str)] = &[
     ("expose", ""),
     ("attach", ""),
     ("develop", "only for development; it has no effect here"),
+    ("isolation", WINDOWS_ONLY_RULE),
+    ("credential_spec", WINDOWS_ONLY_RULE),
+    (
+        "pull_refresh_after",
+        "an image is pulled where it is missing and then stays the same for the whole sweep",
+    ),
 ];
 
-/// Keys that exist and cannot be served.
-const REFUSED: &[&str] = &[
-    "blkio_config",
-    "cgroup_parent",
-    "cpu_period",
-    "cpu_quota",
-    "cpu_rt_period",
-    "cpu_rt_runtime",
-    "credential_spec",
-    "external_links",
-    "gpus",
-    "isolation",
-    "mac_address",
-    "models",
-    "post_start",
-    "pre_stop",
-    "provider",
-    "use_api_socket",
-    "volumes_from",
-    "annotations",
-    "label_file",
+/// Keys that exist and cannot be served: why, and what to do instead.
+const REFUSED: &[(&str, &str, &str)] = &[
+    (
+        "external_links",
+        "leads to containers outside the stack, which no trial can launch or prove",
+        "make them services of the stack, or join their network and list it in `[trials] shared`",
+    ),
+    (
+        "models",
+        "a model is served by a runner outside the engine, which no trial can launch or limit",
+        "run the model's server as a service of its own",
+    ),
+    (
+        "provider",
+        "is made by a program outside the engine, which no trial can launch or limit",
+        "give the service an `image` in an override, or leave it out by `services`",
+    ),
+    (
+        "use_api_socket",
+        "would hand the engine and the user's registry credentials to the service",
+        "mount the engine's socket read only under `volumes` if that is meant",
+    ),
 ];
 
 /// What reading one service needs and finds.
@@ -267,6 +290,10 @@ impl<'a> ServiceReader<'a> {
             environment: environment::read(self, &root),
             mounts: mounts::read(self, &root),
             devices: devices::read(&root, &mut self.notes),
+            gpus: devices::requests(&root, &mut self.notes),
+            blkio_config: block_io::read(&root, &mut self.notes),
+            labels: environment::labels(self, &root),
+            post_start: hooks::read(self, &root),
             depends_on,
             ..Service::default()
         };
@@ -295,12 +322,18 @@ impl<'a> ServiceReader<'a> {
             if let Some((_, rule)) = RULED.iter().find(|(ruled, _)| *ruled == key) {
                 let is_idle = field.node.is_null()
                     || (key == "restart" && field.node.as_text() == Some("no"))
+                    || (key == "isolation" && field.node.as_text() == Some("default"))
                     || matches!(field.node.as_text(), Some("missing" | "if_not_present"));
                 if !rule.is_empty() && !is_idle {
                     self.notes.rule(rule, field.to_string());
                 }
-            } else if REFUSED.contains(&key) {
-                field.not_yet(&mut self.notes, "this key");
+            } else if let Some((_, why, hint)) = REFUSED.iter().find(|(known, ..)| *known == key) {
+                let is_off = field.node.is_null() || field.node.as_text() == Some("false");
+                if !is_off {
+                    let message = format!("{field}: {why}");
+                    let notes = &mut self.notes;
+                    notes.problem_with_hint(field.key_place(), message, *hint);
+                }
             } else {
                 let known: Vec<&str> = READ
                     .iter()

@@ -6,7 +6,7 @@ use indexmap::{IndexMap, IndexSet};
 
 use super::files::near_service;
 use super::model::{Condition, Dependency, Service};
-use super::namespaces::{SHARING, shared_service};
+use super::namespaces::{SHARING, shared_service, volume_source};
 use super::node::{Node, Value};
 use super::notes::Notes;
 use crate::problem::Location;
@@ -29,6 +29,18 @@ impl Candidate {
             .any(|profile| profiles.iter().any(|on| on == profile || on == "*"))
     }
 
+    /// Whether the file asks for no container of it.
+    fn has_no_container(&self) -> bool {
+        self.service.replicas == Some(0)
+    }
+
+    fn replicas_place(&self) -> Location {
+        let deploy = self.node.get("deploy");
+        let replicas = deploy.and_then(|deploy| deploy.get("replicas"));
+        let node = replicas.or_else(|| self.node.get("scale"));
+        node.map_or_else(|| self.node.mark.location(), |node| node.mark.location())
+    }
+
     /// The key and the place where the file says that it depends on another service.
     fn dependency_place(&self, name: &str) -> (&'static str, Location) {
         let find = |key, is_it: fn(&str, &str) -> bool| {
@@ -44,6 +56,11 @@ impl Candidate {
         };
         find("depends_on", |text, name| text == name)
             .or_else(|| find("links", |text, name| text.split(':').next() == Some(name)))
+            .or_else(|| {
+                find("volumes_from", |text, name| {
+                    volume_source(text) == Some(name)
+                })
+            })
             .or_else(|| self.sharing_place(name))
             .unwrap_or_else(|| ("depends_on", self.node.mark.location()))
     }
@@ -75,8 +92,15 @@ pub(super) fn closure(
     let names: Vec<String> = candidates.keys().cloned().collect();
     let mut open: Vec<String> = Vec::new();
     for root in roots {
-        if candidates.contains_key(root) {
-            open.push(root.clone());
+        if let Some(candidate) = candidates.get(root) {
+            if candidate.has_no_container() {
+                let message = format!(
+                    "services.{root}.replicas: 0 containers, and the sweep needs this service"
+                );
+                notes.problem(candidate.replicas_place(), message);
+            } else {
+                open.push(root.clone());
+            }
         } else {
             let message = format!("there is no service `{root}` in the Compose files");
             notes.problem_with_hint(files_start.clone(), message, near_service(root, &names));
@@ -85,7 +109,11 @@ pub(super) fn closure(
     for (name, candidate) in candidates.iter() {
         let is_plain = roots.is_empty() && candidate.profiles.is_empty();
         if is_plain || candidate.has_profile_on(profiles) {
-            open.push(name.clone());
+            if candidate.has_no_container() {
+                notes.warn(format!("services.{name}.replicas: 0, so it is not started"));
+            } else {
+                open.push(name.clone());
+            }
         }
     }
     let mut reached: IndexSet<String> = IndexSet::new();
@@ -122,6 +150,19 @@ fn needed_by(
         let (key, place) = candidate.dependency_place(other);
         let path = format!("services.{name}.{key}.{other}");
         let missing = match candidates.get(other) {
+            // Compose waits for nothing where nothing is started.
+            Some(found) if found.has_no_container() => {
+                if candidate.sharing_place(other).is_some() {
+                    let message = format!("services.{name}.{key}: `{other}` has 0 replicas");
+                    notes.problem(place, message);
+                } else {
+                    notes.warn(format!(
+                        "{path}: `{other}` has 0 replicas, so it is neither started nor waited for"
+                    ));
+                }
+                left_out.push(other.clone());
+                continue;
+            }
             None => Some(("there is no such service", near(other, candidates))),
             Some(found) => {
                 let is_on = found.profiles.is_empty()

@@ -1,11 +1,9 @@
 //! What is read at the edges of a window: limits and counters.
 
-use indexmap::IndexMap;
-
 use super::Reason;
 use super::shell::Trial;
 use crate::engine::{
-    Engine, HostCpu, Launched, Proof, ProofError, Reading, check_limits, host_use, read_host_cpu,
+    Engine, HostCpu, Launched, Proof, ProofError, Readings, check_limits, host_use, read_host_cpu,
     snapshot,
 };
 use crate::problem::chain;
@@ -14,11 +12,11 @@ use crate::problem::chain;
 #[derive(Debug)]
 pub(super) struct Edge {
     pub(super) proof: Proof,
-    pub(super) readings: IndexMap<String, Reading>,
+    pub(super) readings: Readings,
     pub(super) host: Option<HostCpu>,
 }
 
-impl<E: Engine> Trial<'_, E> {
+impl<E: Engine> Trial<'_, '_, E> {
     /// Reads limits and counters; a limit that is not as planned ends the trial.
     pub(super) async fn read_edge(&self, launched: &Launched) -> Result<Edge, Reason> {
         let engine = &**self.shared.engine;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::shell::Trial;
 use super::{Hook, Job, Reason};
-use crate::engine::{Engine, Launched};
+use crate::engine::{ContainerId, Engine, Launched};
 use crate::problem::chain;
 use crate::units::format_duration;
 
@@ -21,7 +21,7 @@ pub(super) fn hooks_limit(job: &Job) -> Duration {
     hooks.map(|hook| hook.timeout).sum()
 }
 
-impl<E: Engine> Trial<'_, E> {
+impl<E: Engine> Trial<'_, '_, E> {
     /// Runs the hooks of a phase, one after the other; what they wrote is kept.
     ///
     /// **Errors**: `hook_failed`: a command that ends badly, too late, or cannot be run.
@@ -64,10 +64,27 @@ async fn run_hook<E: Engine>(
     hook: &Hook,
     launched: &Launched,
 ) -> Result<(i64, String), String> {
-    let id = launched
+    let ids = launched
         .containers
         .get(&hook.service)
         .ok_or_else(|| "cannot be run: that service was not launched".to_owned())?;
+    let mut all = String::new();
+    // In every container of the service, one after the other.
+    for id in ids {
+        let (code, output) = run_in(engine, id, hook).await?;
+        all.push_str(&output);
+        if code != 0 {
+            return Ok((code, all));
+        }
+    }
+    Ok((0, all))
+}
+
+async fn run_in<E: Engine>(
+    engine: &E,
+    id: &ContainerId,
+    hook: &Hook,
+) -> Result<(i64, String), String> {
     match engine.exec(id, &hook.exec, hook.timeout).await {
         Ok(ended) => Ok(ended),
         Err(error) if error.kind == crate::engine::EngineErrorKind::Timeout => Err(format!(

@@ -2,26 +2,32 @@
 
 use std::time::{Duration, Instant};
 
-use super::shell::{Trial, until_asked};
-use super::target::{address_of, host_of};
-use super::{Reason, Signal, TargetSpec};
+use super::shell::Shared;
+use super::target::host_of;
+use super::{Job, Reason, SweepPlan, TargetSpec};
 use crate::engine::{
-    Engine, Launch, LaunchError, LaunchTarget, Launched, Lease, ReadyProbe, TrialState, launch,
+    Engine, Launch, LaunchError, LaunchTarget, Launched, Lease, Prepared, ReadyProbe,
+    TrialState, prepare, start,
 };
-use crate::event::EventKind;
 use crate::problem::chain;
 use crate::units::format_duration;
 
 /// Creating containers is no part of `ready_timeout`; it must end as well.
 const CREATE_LIMIT: Duration = Duration::from_mins(2);
+/// Reading limits back and calls to the engine after everything is ready; they must end as well.
+const PROOF_LIMIT: Duration = Duration::from_mins(2);
 /// One try of a target outside the stack, and the pause before the next.
 const PROBE_LIMIT: Duration = Duration::from_secs(5);
 const PROBE_PAUSE: Duration = Duration::from_millis(500);
 
-impl<E: Engine> Trial<'_, E> {
-    /// Brings the stack up; the signal, and what was launched.
-    pub(super) async fn launch(&mut self, lease: &Lease<E>) -> (Signal, Option<Launched>) {
-        let plan = self.shared.plan;
+/// What a launch is asked for: the same for every trial but for its stack.
+pub(super) struct Wanted {
+    target: Option<LaunchTarget>,
+    ready: Option<ReadyProbe>,
+}
+
+impl Wanted {
+    pub(super) fn of(plan: &SweepPlan) -> Self {
         let target = match &plan.target {
             TargetSpec::Service { service, port, .. } => Some(LaunchTarget {
                 service: service.clone(),
@@ -34,82 +40,93 @@ impl<E: Engine> Trial<'_, E> {
             status: ready.status,
             host: host_of(&plan.target),
         });
-        // With `keep` there is one state for all.
-        let states = &self.shared.states;
-        let state = states.get(self.job.golden).or(states.first());
-        let request = Launch {
-            stack: &self.job.stack,
-            subject: &plan.subject,
-            target: target.as_ref(),
-            ready: ready.as_ref(),
-            deadline: plan.settings.ready_timeout,
-            facts: self.shared.facts,
-            state,
-        };
-        let begun = Instant::now();
-        let mut interrupted = self.shared.interrupted.clone();
-        let limit = plan.settings.ready_timeout * 2
-            + CREATE_LIMIT
-            + state.map_or(Duration::ZERO, TrialState::limit);
-        let launching = async {
-            let launched = launch(lease, &request)
-                .await
-                .map_err(|error| launch_reason(&error))?;
-            self.await_remote(ready.as_ref()).await?;
-            Ok(launched)
-        };
-        let result = tokio::select! {
-            biased;
-            () = until_asked(&mut interrupted, 1) => return (Signal::Interrupted, None),
-            result = launching => result,
-            () = tokio::time::sleep(limit) => Err(Reason::new(
-                "not_ready",
-                format!("creating and starting the stack did not end within {}", format_duration(limit)),
-            )),
-        };
-        match result {
-            Ok(launched) => {
-                let after_s = begun.elapsed().as_secs_f64();
-                let target = address_of(&plan.target, &launched)
-                    .map_or_else(String::new, |address| address.to_string());
-                (self.emit)(EventKind::TrialReady {
-                    trial: self.name.clone(),
-                    after_s,
-                    target,
-                });
-                (Signal::Launched, Some(launched))
-            }
-            Err(reason) => (Signal::Broke(reason), None),
-        }
+        Self { target, ready }
     }
+}
 
-    /// Waits until a target outside the stack answers as it should.
-    ///
-    /// The launch asks a target of the stack by itself.
-    async fn await_remote(&self, ready: Option<&ReadyProbe>) -> Result<(), Reason> {
-        let (TargetSpec::Remote { address, .. }, Some(ready)) = (&self.shared.plan.target, ready)
-        else {
-            return Ok(());
+/// Creates what a trial needs and starts nothing.
+pub(super) async fn create<E: Engine>(
+    shared: &Shared<'_, E>,
+    job: &Job,
+    lease: &Lease<E>,
+) -> Result<Prepared, Reason> {
+    let request = launch_of(shared, job);
+    let limit = CREATE_LIMIT + request.state.map_or(Duration::ZERO, TrialState::limit);
+    match tokio::time::timeout(limit, prepare(lease, &request)).await {
+        Ok(prepared) => prepared.map_err(|error| launch_reason(&error)),
+        Err(_) => Err(too_long("creating", limit)),
+    }
+}
+
+/// Starts what was created, until the target answers.
+pub(super) async fn come_up<E: Engine>(
+    shared: &Shared<'_, E>,
+    job: &Job,
+    lease: &Lease<E>,
+    prepared: Prepared,
+) -> Result<Launched, Reason> {
+    let request = launch_of(shared, job);
+    let limit = shared.plan.settings.ready_timeout * 2 + PROOF_LIMIT;
+    let starting = async {
+        let launched = start(lease, &request, prepared)
+            .await
+            .map_err(|error| launch_reason(&error))?;
+        await_remote(shared).await?;
+        Ok(launched)
+    };
+    tokio::time::timeout(limit, starting)
+        .await
+        .unwrap_or_else(|_| Err(too_long("starting", limit)))
+}
+
+fn launch_of<'a, E: Engine>(shared: &'a Shared<'_, E>, job: &'a Job) -> Launch<'a> {
+    // With `keep` there is one state for all.
+    let states = &shared.states;
+    let state = states.get(job.golden).or(states.first());
+    Launch {
+        stack: &job.stack,
+        subject: &shared.plan.subject,
+        target: shared.wanted.target.as_ref(),
+        ready: shared.wanted.ready.as_ref(),
+        deadline: shared.plan.settings.ready_timeout,
+        facts: shared.facts,
+        state,
+    }
+}
+
+fn too_long(what: &str, limit: Duration) -> Reason {
+    let limit = format_duration(limit);
+    let words = format!("{what} the stack did not end within {limit}");
+    Reason::new("not_ready", words)
+}
+
+/// Waits until a target outside the stack answers as it should.
+///
+/// The launch asks a target of the stack by itself.
+async fn await_remote<E: Engine>(shared: &Shared<'_, E>) -> Result<(), Reason> {
+    let (TargetSpec::Remote { address, .. }, Some(ready)) =
+        (&shared.plan.target, &shared.wanted.ready)
+    else {
+        return Ok(());
+    };
+    let limit = shared.plan.settings.ready_timeout;
+    let begun = Instant::now();
+    loop {
+        let seen = match shared.engine.probe(*address, ready, PROBE_LIMIT).await {
+            Ok(answer) if answer.status == ready.status => return Ok(()),
+            Ok(answer) => format!("status {} ({})", answer.status, answer.body_head),
+            Err(failure) => failure.to_string(),
         };
-        let limit = self.shared.plan.settings.ready_timeout;
-        let begun = Instant::now();
-        loop {
-            let seen = match self.shared.engine.probe(*address, ready, PROBE_LIMIT).await {
-                Ok(answer) if answer.status == ready.status => return Ok(()),
-                Ok(answer) => format!("status {} ({})", answer.status, answer.body_head),
-                Err(failure) => failure.to_string(),
-            };
-            if begun.elapsed() >= limit {
-                let words = format!(
-                    "the target {address} did not answer {} with status {} within {}; last seen: {seen}",
-                    ready.path,
-                    ready.status,
-                    format_duration(limit)
-                );
-                return Err(Reason::new("not_ready", words));
-            }
-            tokio::time::sleep(PROBE_PAUSE).await;
+        if begun.elapsed() >= limit {
+            let words = format!(
+                "the target {address} did not answer {} with status {} within {}; last seen: {seen}",
+                ready.path,
+                ready.status,
+                format_duration(limit)
+            );
+            return Err(Reason::new("not_ready", words));
         }
+        tokio::time::sleep(PROBE_PAUSE).await;
     }
 }
 

@@ -12,14 +12,15 @@ use super::edge::host_busy_cores;
 use super::hooks::hooks_limit;
 use super::outcome::WindowOutcome;
 use super::progress::load_of;
+use super::rows::windows;
 use super::shell::{Trial, until_asked};
-use super::target::{address_of, base_path_of, host_of};
+use super::target::{addresses_of, base_path_of, host_of};
 use super::versions::{idle_connect_ms, versions};
 use super::{Action, Ending, JobPhase, Reason, Signal, State, step};
 use crate::engine::{Engine, Exit, Launched, Proof, differences, watch_exits};
 use crate::event::EventKind;
 use crate::load::{LoadModel, LoadPlan, LoadSignal, RunningLoad, Target};
-use crate::measure::Pacing;
+use crate::measure::{Judgement, Pacing, judge};
 use crate::problem::chain;
 
 /// Beyond its nominal length and its drains, a load that goes on this long hangs.
@@ -27,15 +28,24 @@ const LOAD_SLACK: Duration = Duration::from_secs(30);
 /// When an edge cannot be read, the container's exit usually arrives within this.
 const EXIT_GRACE: Duration = Duration::from_secs(1);
 
-impl<E: Engine> Trial<'_, E> {
+/// How the load of a trial ended.
+pub(super) struct Loaded {
+    pub(super) state: State,
+    /// `TearDown` or `HandOver`.
+    pub(super) action: Action,
+    /// Whether the kernel killed a container for memory.
+    pub(super) oom_killed: Option<bool>,
+}
+
+impl<E: Engine> Trial<'_, '_, E> {
     /// Asks the first stack that came up what runs in it.
     pub(super) async fn ask_versions(&mut self, launched: &Launched) {
         if self.shared.versions_seen.swap(true, Ordering::Relaxed) {
             return;
         }
         let versions = versions(&**self.shared.engine, launched, &self.job.stack).await;
-        let idle_connect_ms = match address_of(&self.shared.plan.target, launched) {
-            Some(address) => idle_connect_ms(address).await,
+        let idle_connect_ms = match addresses_of(&self.shared.plan.target, launched).first() {
+            Some(address) => idle_connect_ms(*address).await,
             None => None,
         };
         (self.emit)(EventKind::VersionsSeen {
@@ -44,15 +54,18 @@ impl<E: Engine> Trial<'_, E> {
         });
     }
 
-    /// Runs the load to its end or to what breaks it; the state, and whether memory ran out.
-    pub(super) async fn load(
-        &mut self,
-        launched: &Launched,
-        mut state: State,
-    ) -> (State, Option<bool>) {
+    /// Runs the load to its end or to what breaks it.
+    pub(super) async fn load(&mut self, launched: &Launched, mut state: State) -> Loaded {
         let mut load = match self.start_load(launched) {
             Ok(load) => load,
-            Err(reason) => return (step(state, Signal::Broke(reason)).0, None),
+            Err(reason) => {
+                let (state, action) = step(state, Signal::Broke(reason));
+                return Loaded {
+                    state,
+                    action,
+                    oom_killed: None,
+                };
+            }
         };
         let engine = &**self.shared.engine;
         // Fused: an answer is taken once, and waiting on after it never ends.
@@ -66,7 +79,7 @@ impl<E: Engine> Trial<'_, E> {
             + LOAD_SLACK;
         let mut deadline = pin!(tokio::time::sleep(limit));
         let mut oom_killed = None;
-        loop {
+        let action = loop {
             let signal = tokio::select! {
                 biased;
                 () = until_asked(&mut interrupted, 1) => Signal::Interrupted,
@@ -92,7 +105,7 @@ impl<E: Engine> Trial<'_, E> {
                             }
                         }
                     }
-                    None => Signal::LoadDone,
+                    None => Signal::LoadDone { is_good: self.is_measured() },
                 },
                 () = &mut deadline => Signal::DeadlinePassed,
             };
@@ -111,28 +124,49 @@ impl<E: Engine> Trial<'_, E> {
             };
             let (next, action) = step(state, signal);
             state = next;
-            if action == Action::TearDown {
-                break;
+            if matches!(action, Action::TearDown | Action::HandOver) {
+                break action;
             }
-        }
-        match load.stop().await {
-            Ok(()) => (state, oom_killed),
+        };
+        let (state, action) = match load.stop().await {
+            Ok(()) => (state, action),
             // The generator broke down: what it summed by then is not the whole.
             Err(error) => {
                 self.windows.clear();
                 let reason = Reason::new("load_failed", chain(&error));
-                (State::Stopping(Ending::Failed(reason)), oom_killed)
+                let state = State::Stopping(Ending::Failed(reason));
+                (state, Action::TearDown)
             }
+        };
+        Loaded {
+            state,
+            action,
+            oom_killed,
         }
+    }
+
+    /// Whether every window has a measurement, if perhaps a suspect one.
+    fn is_measured(&self) -> bool {
+        let is_judged = |index: usize, phase: &JobPhase| {
+            self.windows
+                .iter()
+                .find(|window| window.phase == index)
+                .is_some_and(|window| {
+                    judge(&window.summary, pacing_of(phase)).judgement != Judgement::Failed
+                })
+        };
+        windows(self.job).all(|(index, phase)| is_judged(index, phase))
     }
 
     fn start_load(&self, launched: &Launched) -> Result<RunningLoad, Reason> {
         let plan = self.shared.plan;
-        let address = address_of(&plan.target, launched)
-            .ok_or_else(|| Reason::new("load_failed", "the target has no address"))?;
+        let addresses = addresses_of(&plan.target, launched);
+        if addresses.is_empty() {
+            return Err(Reason::new("load_failed", "the target has no address"));
+        }
         let load_plan = LoadPlan {
             target: Target {
-                address,
+                addresses,
                 host: host_of(&plan.target),
                 base_path: base_path_of(&plan.target),
             },
@@ -252,7 +286,7 @@ pub(super) fn pacing_of(phase: &JobPhase) -> Pacing {
 fn exit_reason(exit: Result<Exit, String>) -> Reason {
     match exit {
         Ok(Exit {
-            service,
+            name,
             exit_code,
             oom_killed,
             is_restarted,
@@ -267,7 +301,7 @@ fn exit_reason(exit: Result<Exit, String>) -> Reason {
             } else {
                 ""
             };
-            let words = format!("service `{service}` {how}{memory} while it was measured");
+            let words = format!("service `{name}` {how}{memory} while it was measured");
             Reason::new("exited", words)
         }
         Err(words) => Reason::new("engine_error", words),

@@ -1,14 +1,15 @@
 //! Running the trials of a sweep, one after the other.
 //!
 //! `job.rs` says what a sweep is told, `trial.rs` is the life of one trial as a
-//! pure step function, `shell.rs` performs it (with `launching.rs`, `loading.rs` and
-//! `edge.rs`), `rows.rs` turns what came of it
+//! pure step function, `shell.rs` performs it (with `ahead.rs`, `launching.rs`,
+//! `loading.rs` and `edge.rs`), `rows.rs` turns what came of it
 //! into rows, and `run.rs` goes from trial to trial and writes everything down.
 //!
 //! **Invariant**: this module never sees the command line, a terminal, CSV or
 //! bollard. It gets an engine, a plan and a place to write to; what happens
 //! leaves it as events and rows.
 
+mod ahead;
 mod clock;
 mod edge;
 mod golden;

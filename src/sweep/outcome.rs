@@ -5,7 +5,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 
 use super::Ending;
-use crate::engine::{ClonedState, CounterDelta};
+use crate::engine::{ClonedState, ServiceUse};
 use crate::measure::WindowSummary;
 
 /// Everything the shell learned about a trial.
@@ -41,7 +41,7 @@ pub(super) struct WindowOutcome {
     /// The generator's figures.
     pub(super) summary: WindowSummary,
     /// What each service used between the edges.
-    pub(super) counters: IndexMap<String, CounterDelta>,
+    pub(super) counters: IndexMap<String, ServiceUse>,
     /// CPU the whole host used. **Units**: cores.
     pub(super) host_busy_cores: Option<f64>,
     /// `kernel` or `inspect`, the weaker of both edges.

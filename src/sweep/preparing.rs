@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{join_all, try_join_all};
 
 use super::golden::{failed, failure};
 use super::golden_plan::{GoldenSpec, SeedLoad, SeedSpec, mounts_any};
 use super::launching::launch_reason;
 use super::shell::Shared;
-use super::target::{address_of, base_path_of, host_of};
+use super::target::{addresses_of, base_path_of, host_of};
 use super::{Reason, TargetSpec};
 use crate::engine::{
     ContainerId, Engine, Launch, LaunchTarget, Launched, Lease, ReadyProbe, RunState, launch,
@@ -105,39 +105,39 @@ async fn wait_for_service<E: Engine>(
     if launched.completed.contains(service) {
         return Ok(());
     }
-    let id = launched
+    let ids = launched
         .containers
         .get(service)
         .ok_or_else(|| failed(format!("seeding service `{service}` was not launched")))?;
-    let ended = async {
-        loop {
-            let seen = engine.inspect(id).await.map_err(|error| failure(&error))?;
-            if seen.state == RunState::Exited {
-                return match seen.exit_code {
-                    Some(0) => Ok(()),
-                    _ => Err(seed_failed(engine, id, service, seen.exit_code).await),
-                };
-            }
-            engine
-                .wait_for_exit(id)
-                .await
-                .map_err(|error| failure(&error))?;
-        }
-    };
+    let ended = try_join_all(ids.iter().map(|id| ends_well(engine, id, service)));
     tokio::select! {
         biased;
-        ended = ended => ended,
+        ended = ended => ended.map(drop),
         exit = watch_exits(engine, launched) => match exit {
-            Ok(exit) if exit.service == service => {
-                Err(seed_failed(engine, id, service, exit.exit_code).await)
-            }
-            Ok(exit) => Err(ended_meanwhile(&exit.service, exit.exit_code)),
+            Ok(exit) => Err(ended_meanwhile(&exit.name, exit.exit_code)),
             Err(error) => Err(failure(&error)),
         },
         () = tokio::time::sleep(limit) => Err(failed(format!(
             "seeding service `{service}` did not end within {} ([seed] timeout)",
             format_duration(limit)
         ))),
+    }
+}
+
+/// Waits for a container that must end with exit code 0.
+async fn ends_well<E: Engine>(engine: &E, id: &ContainerId, service: &str) -> Result<(), Reason> {
+    loop {
+        let seen = engine.inspect(id).await.map_err(|error| failure(&error))?;
+        if seen.state == RunState::Exited {
+            return match seen.exit_code {
+                Some(0) => Ok(()),
+                code => Err(seed_failed(engine, id, service, code).await),
+            };
+        }
+        engine
+            .wait_for_exit(id)
+            .await
+            .map_err(|error| failure(&error))?;
     }
 }
 
@@ -188,20 +188,26 @@ async fn send_seed<E: Engine>(
             host_of(target)
         ))
     };
-    let address = match (address_of(target, launched), target) {
-        (Some(address), _) if load.target.is_none() => address,
-        (_, TargetSpec::Remote { address, .. }) => *address,
-        (_, TargetSpec::Service { service, port, .. }) => {
-            let id = launched.containers.get(service).ok_or_else(no_address)?;
-            let seen = shared.engine.inspect(id).await;
-            let seen = seen.map_err(|error| failure(&error))?;
-            let ip = seen.addresses.values().next().ok_or_else(no_address)?;
-            std::net::SocketAddr::new(*ip, *port)
+    let addresses = match target {
+        TargetSpec::Service { service, port, .. } if load.target.is_some() => {
+            let ids = launched.containers.get(service).ok_or_else(no_address)?;
+            let mut addresses = Vec::new();
+            for id in ids {
+                let seen = shared.engine.inspect(id).await;
+                let seen = seen.map_err(|error| failure(&error))?;
+                let ip = seen.addresses.values().next().ok_or_else(no_address)?;
+                addresses.push(std::net::SocketAddr::new(*ip, *port));
+            }
+            addresses
         }
+        _ => addresses_of(target, launched),
     };
+    if addresses.is_empty() {
+        return Err(no_address());
+    }
     let seeding = SeedPlan {
         target: Target {
-            address,
+            addresses,
             host: host_of(target),
             base_path: base_path_of(target),
         },
@@ -216,7 +222,7 @@ async fn send_seed<E: Engine>(
         biased;
         seeded = on_a_thread(seeding) => seeded.map_err(|words| failed(format!("seed: {words}"))),
         exit = watch_exits(&**shared.engine, launched) => match exit {
-            Ok(exit) => Err(ended_meanwhile(&exit.service, exit.exit_code)),
+            Ok(exit) => Err(ended_meanwhile(&exit.name, exit.exit_code)),
             Err(error) => Err(failure(&error)),
         },
         () = tokio::time::sleep(limit) => Err(failed(format!(
@@ -256,7 +262,8 @@ pub(super) async fn stop_cleanly<E: Engine>(
     stack: &Stack,
     volumes: &[String],
 ) -> Result<(), Reason> {
-    let mut left: Vec<&str> = launched.running().map(|(service, _)| service).collect();
+    let mut left: Vec<&str> = launched.running().map(|replica| replica.service).collect();
+    left.dedup();
     while !left.is_empty() {
         let is_needed = |name: &str| {
             left.iter().any(|other| {
@@ -292,22 +299,37 @@ async fn stop_one<E: Engine>(
     volumes: &[String],
     name: &str,
 ) -> Result<(), Reason> {
-    let id = &launched.containers[name];
+    let ids = &launched.containers[name];
     let service = stack.services.get(name);
     let grace = service
         .and_then(|service| service.stop_grace_period)
         .unwrap_or(STOP_GRACE);
-    engine
-        .stop_container(id, grace)
-        .await
-        .map_err(|error| failure(&error))?;
+    for id in ids {
+        engine
+            .stop_container(id, grace)
+            .await
+            .map_err(|error| failure(&error))?;
+    }
     if !service.is_some_and(|service| mounts_any(service, volumes)) {
         return Ok(());
     }
-    let seen = engine.inspect(id).await.map_err(|error| failure(&error))?;
-    match seen.exit_code {
+    for id in ids {
+        let seen = engine.inspect(id).await.map_err(|error| failure(&error))?;
+        check_exit(name, grace, seen.exit_code, seen.oom_killed)?;
+    }
+    Ok(())
+}
+
+/// Whether a process that writes to the volumes ended as it was asked to.
+fn check_exit(
+    name: &str,
+    grace: Duration,
+    exit_code: Option<i64>,
+    oom_killed: bool,
+) -> Result<(), Reason> {
+    match exit_code {
         // 128 and the number of SIGTERM or SIGINT: it ended because it was asked to.
-        Some(0 | 130 | 143) if !seen.oom_killed => Ok(()),
+        Some(0 | 130 | 143) if !oom_killed => Ok(()),
         Some(KILLED) => Err(failed(format!(
             "service `{name}` did not stop within its grace of {} and was killed: its volumes may be torn; raise its stop_grace_period",
             format_duration(grace)

@@ -10,11 +10,11 @@ use indexmap::IndexMap;
 use super::loading::pacing_of;
 use super::outcome::{TrialOutcome, WindowOutcome};
 use super::{Ending, Job, JobPhase, Reason, Settings, SweepPlan};
-use crate::engine::CounterDelta;
+use crate::engine::ServiceUse;
 use crate::load::LoadModel;
 use crate::measure::{Figures, Judgement, judge};
 use crate::results::{SCHEMA_VERSION, TrialRow, Verdict};
-use crate::stack::Stack;
+use crate::stack::Service;
 
 /// The rows of a trial, in the order of its windows.
 pub(super) fn rows_of(plan: &SweepPlan, job: &Job, outcome: &TrialOutcome) -> Vec<TrialRow> {
@@ -26,7 +26,9 @@ pub(super) fn rows_of(plan: &SweepPlan, job: &Job, outcome: &TrialOutcome) -> Ve
             row.dead_time_s = outcome.dead_time.map(|time| time.as_secs_f64());
             row.restarts = outcome.restarts;
             row.oom_killed = outcome.oom_killed;
-            row.subject_cpu_limit_cores = cpu_limit(&job.stack, &plan.subject);
+            let subject = job.stack.services.get(&plan.subject);
+            row.subject_cpu_limit_cores = subject.and_then(cpu_limit);
+            row.replicas = subject.map(|subject| subject.replicas.unwrap_or(1));
             row.state = Some(plan.state.as_str().to_owned());
             if let Some(cloned) = &outcome.cloned {
                 row.state_fingerprint = Some(cloned.fingerprint.clone());
@@ -73,9 +75,9 @@ pub(super) fn windows(job: &Job) -> impl Iterator<Item = (usize, &JobPhase)> {
         .filter(|(_, phase)| phase.plan.window)
 }
 
-/// The CPU limit a service is launched with. **Units**: cores.
-fn cpu_limit(stack: &Stack, service: &str) -> Option<f64> {
-    stack.services.get(service).and_then(|service| service.cpus)
+/// The CPU limit a service is launched with, over all its containers. **Units**: cores.
+fn cpu_limit(service: &Service) -> Option<f64> {
+    Some(service.cpu_cores()? * f64::from(service.replicas.unwrap_or(1)))
 }
 
 /// Load that ran before a window without being measured.
@@ -191,13 +193,18 @@ fn fill_figures(row: &mut TrialRow, window: &WindowOutcome) {
 }
 
 fn fill_host(row: &mut TrialRow, window: &WindowOutcome, subject: &str) {
-    let cores = |delta: &CounterDelta| Some(delta.cpu_cores);
+    let cores = |used: &ServiceUse| Some(used.total.cpu_cores);
     row.service_cpu_cores = row
         .service_cpu_cores
         .keys()
         .map(|name| (name.clone(), window.counters.get(name).and_then(cores)))
         .collect::<IndexMap<_, _>>();
-    if let Some(delta) = window.counters.get(subject) {
+    if let Some(used) = window.counters.get(subject) {
+        let delta = &used.total;
+        row.replica_imbalance = used.imbalance();
+        if used.is_imbalanced() {
+            row.flags.push("imbalanced".to_owned());
+        }
         row.subject_cpu_cores = Some(delta.cpu_cores);
         row.throttled_ratio = delta.throttled_ratio;
         row.subject_memory_peak_bytes = delta.memory_peak_bytes;

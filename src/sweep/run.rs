@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
+use super::ahead::{Before, Coming};
+use super::launching::Wanted;
 use super::outcome::TrialOutcome;
 use super::progress::{Progress, load_of};
 use super::rows::{rows_of, skipped_rows};
-use super::shell::{Shared, run_trial};
+use super::shell::{Shared, Trial, left_behind, until_asked};
 use super::state::prepare_state;
 use super::{Clock, Job, Reason, SweepPlan};
 use crate::engine::{Engine, HostFacts, Owner};
@@ -93,7 +95,7 @@ impl SweepSummary {
 /// Runs every job of the plan and writes a row for every window of each.
 ///
 /// **Errors**: only when results cannot be written; a trial that fails is a row.
-/// **Cancel**: dropping the future queues the removal of the trial under way.
+/// **Cancel**: dropping the future queues the removal of the trials under way.
 pub async fn run<E: Engine>(
     engine: &Arc<E>,
     plan: &SweepPlan,
@@ -115,6 +117,7 @@ pub async fn run<E: Engine>(
     let mut shared = Shared {
         engine,
         plan,
+        wanted: Wanted::of(plan),
         facts: host.0,
         owner: host.1,
         clock,
@@ -122,17 +125,13 @@ pub async fn run<E: Engine>(
         versions_seen: AtomicBool::new(false),
         states: Vec::new(),
     };
-    let mut progress = Progress::new(&plan.jobs, &plan.settings);
-    let n_trials = u32::try_from(plan.jobs.len()).unwrap_or(u32::MAX);
-    emit(started(plan, sinks, &progress));
-
     let begun = Instant::now();
+    let progress = Progress::new(&plan.jobs, &plan.settings);
+    emit(started(plan, sinks, &progress));
     let mut summary = SweepSummary::default();
-    let mut failures_in_a_row = 0;
-    // Why the rest is not run, once that is so.
-    let mut rest: Option<Reason> = None;
-    let prepared = prepare_state(&shared, &mut emit).await;
-    let kept_for_run = prepared
+    let mut rest = None;
+    let kept_for_run = prepare_state(&shared, &mut emit)
+        .await
         .map_err(|reason| {
             summary.ends_early(&reason);
             rest = Some(reason);
@@ -141,62 +140,135 @@ pub async fn run<E: Engine>(
     shared.states = kept_for_run
         .as_ref()
         .map_or_else(Vec::new, |state| state.states.clone());
-    for job in &plan.jobs {
+    let mut sweep = Sweep {
+        shared: &shared,
+        progress,
+        summary,
+        failures_in_a_row: 0,
+        rest,
+        coming: None,
+        sinks,
+        emit: &mut emit,
+    };
+    let mut result = Ok(());
+    for index in 0..plan.jobs.len() {
+        result = sweep.take_up(index).await;
+        if result.is_err() {
+            break;
+        }
+    }
+    sweep.give_up_next().await;
+    if let Some(state) = kept_for_run {
+        state.release(&plan.run_id, &mut sweep.emit).await;
+    }
+    result?;
+    (sweep.emit)(ended(plan, sweep.sinks, &sweep.summary, begun.elapsed()));
+    Ok(sweep.summary)
+}
+
+/// A sweep between two trials.
+struct Sweep<'a, E: Engine> {
+    shared: &'a Shared<'a, E>,
+    progress: Progress,
+    summary: SweepSummary,
+    failures_in_a_row: u32,
+    /// Why the rest is not run, once that is so.
+    rest: Option<Reason>,
+    /// The next trial, where it is on its way already.
+    coming: Option<Coming<'a, E>>,
+    sinks: &'a mut Sinks,
+    emit: &'a mut dyn FnMut(EventKind),
+}
+
+impl<E: Engine> Sweep<'_, E> {
+    /// Runs one job, or writes down why it is not run.
+    async fn take_up(&mut self, index: usize) -> Result<(), SweepError> {
+        let plan = self.shared.plan;
+        let job = &plan.jobs[index];
+        if let Some(reason) = job.skip.clone().or_else(|| self.rest.clone()) {
+            self.give_up_next().await;
+            keep_rows(self.sinks, job, skipped_rows(&plan.run_id, job, &reason))?;
+            self.summary.skipped += 1;
+            return Ok(());
+        }
         let name = TrialRef {
             trial: job.trial,
-            n_trials,
+            n_trials: u32::try_from(plan.jobs.len()).unwrap_or(u32::MAX),
             attempt: 1,
             cell_id: job.cell_id.clone(),
         };
-        if let Some(reason) = job.skip.as_ref().or(rest.as_ref()) {
-            let rows = skipped_rows(&plan.run_id, job, reason);
-            keep_rows(sinks, job, rows)?;
-            summary.skipped += 1;
-            continue;
-        }
-        progress.begin(job);
-        let left_s = progress.left_s(progress.dead_time() + load_of(job));
-        emit(EventKind::TrialStarted {
+        self.progress.begin(job);
+        let ahead = self.progress.dead_time() + load_of(job);
+        (self.emit)(EventKind::TrialStarted {
             trial: name.clone(),
-            left_s,
+            left_s: self.progress.left_s(ahead),
         });
-        let outcome = run_trial(&shared, job, name.clone(), &progress, &mut emit).await;
-        progress.end(outcome.dead_time);
-        let rows = rows_of(plan, job, &outcome);
+        let coming = self.coming.take();
+        let coming = coming.unwrap_or_else(|| Coming::new(self.shared, job, Before::Gone));
+        // Rows are in the order of the plan: what is not run waits for its turn, too.
+        let next = plan.jobs.get(index + 1).filter(|job| job.skip.is_none());
+        let trial = Trial::new(self.shared, job, name.clone(), &self.progress, self.emit);
+        let (outcome, coming) = trial.run(coming, next).await;
+        self.coming = coming;
+        self.progress.end(outcome.dead_time);
+        self.write_down(job, name, &outcome).await
+    }
+
+    async fn write_down(
+        &mut self,
+        job: &Job,
+        name: TrialRef,
+        outcome: &TrialOutcome,
+    ) -> Result<(), SweepError> {
+        let plan = self.shared.plan;
+        let rows = rows_of(plan, job, outcome);
         let verdict = worst(&rows);
-        keep_trial(sinks, clock, job, &outcome, &rows)?;
-        finished(
-            &mut emit,
-            name,
-            verdict,
-            &rows,
-            sinks,
-            progress.left_s(Duration::ZERO),
-        );
+        keep_trial(self.sinks, self.shared.clock, job, outcome, &rows)?;
+        let left_s = self.progress.left_s(Duration::ZERO);
+        finished(self.emit, name, verdict, &rows, self.sinks, left_s);
         if let Some(left) = &outcome.left_behind {
-            emit(EventKind::Warned {
-                text: format!(
-                    "trial {} left something behind: {left}; `nightsweep clean --run {}` removes it",
-                    job.trial, plan.run_id
-                ),
-            });
+            self.warn_of_leftovers(&format!("trial {}", job.trial), left);
         }
-        summary.count(verdict);
-        failures_in_a_row = if verdict == Verdict::Failed {
-            failures_in_a_row + 1
+        self.summary.count(verdict);
+        self.failures_in_a_row = if verdict == Verdict::Failed {
+            self.failures_in_a_row + 1
         } else {
             0
         };
-        rest = why_stop(&shared, failures_in_a_row, verdict).await;
-        if let Some(reason) = &rest {
-            summary.ends_early(reason);
+        self.rest = why_stop(self.shared, self.failures_in_a_row, verdict).await;
+        if let Some(reason) = &self.rest {
+            self.summary.ends_early(reason);
+        }
+        Ok(())
+    }
+
+    /// Removes what was created for a trial that is not run after all.
+    async fn give_up_next(&mut self) {
+        let Some(coming) = self.coming.take() else {
+            return;
+        };
+        let mut asked = self.shared.interrupted.clone();
+        let left = tokio::select! {
+            biased;
+            report = coming.give_up() => report
+                .filter(|report| !report.is_complete())
+                .map(|report| left_behind(&report)),
+            // Who asks twice does not wait.
+            () = until_asked(&mut asked, 2) => Some("asked twice to stop".to_owned()),
+        };
+        if let Some(left) = left {
+            self.warn_of_leftovers("the trial after it", &left);
         }
     }
-    if let Some(state) = kept_for_run {
-        state.release(&plan.run_id, &mut emit).await;
+
+    fn warn_of_leftovers(&mut self, whose: &str, left: &str) {
+        let run = &self.shared.plan.run_id;
+        (self.emit)(EventKind::Warned {
+            text: format!(
+                "{whose} left something behind: {left}; `nightsweep clean --run {run}` removes it"
+            ),
+        });
     }
-    emit(ended(plan, sinks, &summary, begun.elapsed()));
-    Ok(summary)
 }
 
 /// Texts that come from containers and the engine leave without secrets.
@@ -251,7 +323,7 @@ async fn why_stop<E: Engine>(
     verdict: Verdict,
 ) -> Option<Reason> {
     let settings = &shared.plan.settings;
-    if *shared.interrupted.borrow() > 0 {
+    if shared.is_interrupted() {
         return Some(Reason::new("interrupted", "the sweep was interrupted"));
     }
     if verdict == Verdict::Failed
@@ -282,7 +354,7 @@ async fn engine_answers<E: Engine>(shared: &Shared<'_, E>) -> Result<(), String>
         let Err(error) = shared.engine.describe().await else {
             return Ok(());
         };
-        if begun.elapsed() >= ENGINE_PATIENCE || *shared.interrupted.borrow() > 0 {
+        if begun.elapsed() >= ENGINE_PATIENCE || shared.is_interrupted() {
             let waited = format_duration(begun.elapsed());
             return Err(format!(
                 "the engine did not answer for {waited}: {}",
@@ -308,7 +380,7 @@ fn worst(rows: &[TrialRow]) -> Verdict {
 }
 
 fn finished(
-    emit: &mut impl FnMut(EventKind),
+    emit: &mut dyn FnMut(EventKind),
     trial: TrialRef,
     verdict: Verdict,
     rows: &[TrialRow],

@@ -1,23 +1,30 @@
-//! Performs one trial: launches, loads, reads the edges, tears down.
+//! Performs one trial: loads, reads the edges, tears down.
 //!
 //! All decisions are in `trial.rs`; here its actions are carried out and what
-//! happens is turned into its signals (`launching.rs`, `loading.rs`, `edge.rs`). **Invariant**: a lease is taken before
+//! happens is turned into its signals (`ahead.rs` and `launching.rs` bring it up,
+//! `loading.rs` and `edge.rs` load and read it). **Invariant**: a lease is taken before
 //! anything is created and released before the trial ends.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use futures_util::future::try_join_all;
 use tokio::sync::watch;
 
+use super::ahead::{Before, Came, Coming, Word};
 use super::edge::Edge;
-use super::loading::pacing_of;
+use super::launching::Wanted;
+use super::loading::{Loaded, pacing_of};
 use super::outcome::{TrialOutcome, WindowOutcome};
 use super::progress::Progress;
+use super::target::addresses_of;
 use super::{Action, Clock, Ending, Job, Reason, Signal, State, SweepPlan, step};
 use crate::engine::{
-    Engine, HostFacts, Inspection, Launched, Lease, Owner, TargetPath, TeardownReport, TrialState,
-    TrialTag, collect_logs, collect_trial_logs,
+    Engine, HostFacts, Launched, Lease, Owner, TargetPath, TeardownReport, TrialState, TrialTag,
+    collect_logs,
+    collect_trial_logs,
 };
 use crate::event::{EventKind, TrialRef};
 use crate::measure::{Judgement, judge};
@@ -27,6 +34,7 @@ use crate::problem::chain;
 pub(super) struct Shared<'a, E: Engine> {
     pub(super) engine: &'a Arc<E>,
     pub(super) plan: &'a SweepPlan,
+    pub(super) wanted: Wanted,
     pub(super) facts: &'a HostFacts,
     pub(super) owner: &'a Owner,
     pub(super) clock: Clock,
@@ -38,13 +46,21 @@ pub(super) struct Shared<'a, E: Engine> {
     pub(super) states: Vec<TrialState>,
 }
 
+impl<E: Engine> Shared<'_, E> {
+    pub(super) fn is_interrupted(&self) -> bool {
+        *self.interrupted.borrow() > 0
+    }
+}
+
 /// One trial under way.
-pub(super) struct Trial<'a, E: Engine> {
-    pub(super) shared: &'a Shared<'a, E>,
-    pub(super) job: &'a Job,
+///
+/// The sweep `'s` outlives it: the next trial may be on its way when this one ends.
+pub(super) struct Trial<'s, 't, E: Engine> {
+    pub(super) shared: &'s Shared<'s, E>,
+    pub(super) job: &'s Job,
     pub(super) name: TrialRef,
-    pub(super) progress: &'a Progress,
-    pub(super) emit: &'a mut dyn FnMut(EventKind),
+    pub(super) progress: &'t Progress,
+    pub(super) emit: &'t mut dyn FnMut(EventKind),
     pub(super) windows: Vec<WindowOutcome>,
     pub(super) left_edge: Option<Edge>,
     pub(super) closed: Option<(usize, Edge, Edge)>,
@@ -52,108 +68,214 @@ pub(super) struct Trial<'a, E: Engine> {
     pub(super) hook_logs: Vec<(String, String)>,
 }
 
-/// Runs one trial to its end, whatever happens.
-pub(super) async fn run_trial<E: Engine>(
-    shared: &Shared<'_, E>,
-    job: &Job,
-    name: TrialRef,
-    progress: &Progress,
-    emit: &mut dyn FnMut(EventKind),
-) -> TrialOutcome {
-    let started_at = shared.clock.now_text();
-    let begun = Instant::now();
-    let tag = TrialTag {
-        run_id: shared.plan.run_id.clone(),
-        trial: job.trial.to_string(),
-        cell_id: job.cell_id.clone(),
-        owner: shared.owner.clone(),
-    };
-    let lease = Lease::take(Arc::clone(shared.engine), tag.clone());
-    let mut trial = Trial {
-        shared,
-        job,
-        name,
-        progress,
-        emit,
-        windows: Vec::new(),
-        left_edge: None,
-        closed: None,
-        hook_logs: Vec::new(),
-    };
-
-    let (signal, launched) = trial.launch(&lease).await;
-    let ready_after = begun.elapsed();
-    let (mut state, action) = step(State::Launching, signal);
-    let mut oom_killed = None;
-    if let (Action::StartLoad, Some(launched)) = (action, &launched) {
-        let mut asked = shared.interrupted.clone();
-        tokio::select! {
-            biased;
-            () = until_asked(&mut asked, 1) => {}
-            () = trial.ask_versions(launched) => {}
+impl<'s, 't, E: Engine> Trial<'s, 't, E> {
+    pub(super) fn new(
+        shared: &'s Shared<'s, E>,
+        job: &'s Job,
+        name: TrialRef,
+        progress: &'t Progress,
+        emit: &'t mut dyn FnMut(EventKind),
+    ) -> Self {
+        Self {
+            shared,
+            job,
+            name,
+            progress,
+            emit,
+            windows: Vec::new(),
+            left_edge: None,
+            closed: None,
+            hook_logs: Vec::new(),
         }
-        (state, oom_killed) = trial.load(launched, state).await;
     }
-    let windows = std::mem::take(&mut trial.windows);
-    let hook_logs = std::mem::take(&mut trial.hook_logs);
-    let keeps_logs = needs_logs(&state, job, &windows);
-    let engine = &**shared.engine;
-    let looked = async {
-        let subject = match &launched {
-            Some(launched) => look_at_subject(engine, launched).await,
-            None => None,
-        };
-        let logs = if keeps_logs {
-            logs_of(engine, launched.as_ref(), &tag).await
-        } else {
-            Vec::new()
-        };
-        (subject, logs)
-    };
-    let mut interrupted = shared.interrupted.clone();
-    let (subject, logs) = tokio::select! {
-        biased;
-        // An engine that hangs must not cost who leaves what was measured.
-        () = until_asked(&mut interrupted, 2) => (None, Vec::new()),
-        looked = looked => looked,
-    };
 
-    let tear_down = Instant::now();
-    let left_behind = tokio::select! {
-        biased;
-        report = lease.release() => (!report.is_complete()).then(|| left_behind(&report)),
-        // Who asks twice does not wait; what was measured is still written.
-        () = until_asked(&mut interrupted, 2) => Some("asked twice to stop".to_owned()),
-    };
-    let (state, _) = step(state, Signal::TornDown);
-    TrialOutcome {
-        ending: match state {
+    /// Runs the trial to its end, whatever happens.
+    ///
+    /// `coming` is the trial itself on its way up. The trial after it, where it may
+    /// follow at once, comes back on its way, with nothing of this one left.
+    pub(super) async fn run(
+        mut self,
+        coming: Coming<'s, E>,
+        next: Option<&'s Job>,
+    ) -> (TrialOutcome, Option<Coming<'s, E>>) {
+        let turn = Instant::now();
+        let Came {
+            lease,
+            launched,
+            started_at,
+            begun,
+            not_ahead,
+        } = coming.came().await;
+        if let Some(why) = not_ahead {
+            (self.emit)(EventKind::Warned {
+                text: format!(
+                    "trial {} could not be created ahead and was created at its turn: {why}",
+                    self.job.trial
+                ),
+            });
+        }
+        let (signal, launched) = match launched {
+            Ok(launched) => (Signal::Launched, Some(launched)),
+            Err(signal) => (signal, None),
+        };
+        let (state, action) = step(State::Launching, signal);
+        let mut loaded = Loaded {
+            state,
+            action,
+            oom_killed: None,
+        };
+        let mut until_load = turn.elapsed();
+        if let (Action::StartLoad, Some(launched)) = (action, &launched) {
+            self.tell_ready(launched, begun);
+            let mut asked = self.shared.interrupted.clone();
+            tokio::select! {
+                biased;
+                () = until_asked(&mut asked, 1) => {}
+                () = self.ask_versions(launched) => {}
+            }
+            until_load = turn.elapsed();
+            loaded = self.load(launched, loaded.state).await;
+        }
+        let ended = Instant::now();
+
+        let mut follower = next
+            .filter(|_| loaded.action == Action::HandOver && !self.shared.is_interrupted())
+            .map(|job| Coming::new(self.shared, job, Before::Runs));
+        let words = follower.as_ref().map(Coming::words);
+        let parting = self.part(lease, launched.as_ref(), loaded.state, words);
+        let parted = tokio::select! {
+            biased;
+            never = drive(&mut follower) => match never {},
+            parted = parting => parted,
+        };
+        let subject = parted.subject;
+        let outcome = TrialOutcome {
+            ending: parted.ending,
+            windows: std::mem::take(&mut self.windows),
+            started_at,
+            target_path: launched
+                .as_ref()
+                .map(|launched| launched.target_path.map_or("remote", TargetPath::as_str)),
+            dead_time: launched.is_some().then(|| until_load + ended.elapsed()),
+            restarts: subject.map(|(restarts, _)| restarts),
+            oom_killed: loaded
+                .oom_killed
+                .or(subject.map(|(_, oom_killed)| oom_killed)),
+            logs: parted
+                .logs
+                .into_iter()
+                .chain(std::mem::take(&mut self.hook_logs))
+                .collect(),
+            cloned: launched.and_then(|launched| launched.cloned),
+            left_behind: parted.left_behind,
+        };
+        (outcome, follower)
+    }
+
+    fn tell_ready(&mut self, launched: &Launched, begun: Instant) {
+        let after_s = begun.elapsed().as_secs_f64();
+        let addresses = addresses_of(&self.shared.plan.target, launched);
+        let target = addresses
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(", ");
+        (self.emit)(EventKind::TrialReady {
+            trial: self.name.clone(),
+            after_s,
+            target,
+        });
+    }
+
+    /// Looks at what is left of the trial and removes it; lets the next one start in between.
+    async fn part(
+        &self,
+        lease: Lease<E>,
+        launched: Option<&Launched>,
+        mut state: State,
+        next: Option<watch::Sender<Word>>,
+    ) -> Parted {
+        let keeps_logs = needs_logs(&state, self.job, &self.windows);
+        let engine = &**self.shared.engine;
+        let looked = async {
+            let subject = match launched {
+                Some(launched) => look_at_subject(engine, launched).await,
+                None => None,
+            };
+            let logs = if keeps_logs {
+                logs_of(engine, launched, lease.tag()).await
+            } else {
+                Vec::new()
+            };
+            (subject, logs)
+        };
+        let mut interrupted = self.shared.interrupted.clone();
+        let (subject, logs) = tokio::select! {
+            biased;
+            // An engine that hangs must not cost who leaves what was measured.
+            () = until_asked(&mut interrupted, 2) => (None, Vec::new()),
+            looked = looked => looked,
+        };
+        let removing = async {
+            // Without a next one, all is removed in one go.
+            if let Some(next) = &next
+                && lease.stop().await
+            {
+                let (stopped, action) = step(state.clone(), Signal::Stopped);
+                state = stopped;
+                if action == Action::StartNext && !self.shared.is_interrupted() {
+                    next.send_replace(Word::Before(Before::Stopped));
+                }
+            }
+            lease.release().await
+        };
+        let left_behind = tokio::select! {
+            biased;
+            report = removing => (!report.is_complete()).then(|| left_behind(&report)),
+            // Who asks twice does not wait; what was measured is still written.
+            () = until_asked(&mut interrupted, 2) => Some("asked twice to stop".to_owned()),
+        };
+        let (state, _) = step(state, Signal::TornDown);
+        let ending = match state {
             State::Done(ending) => ending,
             other => Ending::Failed(Reason::new(
                 "bug",
                 format!("the trial ended while {other:?}"),
             )),
-        },
-        windows,
-        started_at,
-        target_path: launched
-            .as_ref()
-            .map(|launched| launched.target_path.map_or("remote", TargetPath::as_str)),
-        dead_time: launched
-            .is_some()
-            .then(|| ready_after + tear_down.elapsed()),
-        restarts: subject
-            .as_ref()
-            .and_then(|seen| u32::try_from(seen.restarts).ok()),
-        oom_killed: oom_killed.or(subject.map(|seen| seen.oom_killed)),
-        logs: logs.into_iter().chain(hook_logs).collect(),
-        cloned: launched.and_then(|launched| launched.cloned),
-        left_behind,
+        };
+        Parted {
+            ending,
+            subject,
+            logs,
+            left_behind,
+        }
     }
 }
 
-async fn look_at_subject<E: Engine>(engine: &E, launched: &Launched) -> Option<Inspection> {
-    engine.inspect(launched.subject_id()?).await.ok()
+/// What was learned while a trial was torn down.
+struct Parted {
+    ending: Ending,
+    /// Restarts of the subject, and whether memory ended it.
+    subject: Option<(u32, bool)>,
+    logs: Vec<(String, String)>,
+    left_behind: Option<String>,
+}
+
+/// Lets the next trial go on, where there is one; never comes back.
+async fn drive<E: Engine>(coming: &mut Option<Coming<'_, E>>) -> Infallible {
+    match coming {
+        Some(coming) => coming.drive().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Restarts of the subject's containers together, and whether memory ended any of them.
+async fn look_at_subject<E: Engine>(engine: &E, launched: &Launched) -> Option<(u32, bool)> {
+    let looks = launched.subject_ids().iter().map(|id| engine.inspect(id));
+    let seen = try_join_all(looks).await.ok()?;
+    let restarts: i64 = seen.iter().map(|one| one.restarts).sum();
+    let oom_killed = seen.iter().any(|one| one.oom_killed);
+    Some((u32::try_from(restarts).ok()?, oom_killed))
 }
 
 async fn logs_of<E: Engine>(
@@ -169,7 +291,7 @@ async fn logs_of<E: Engine>(
 }
 
 /// What tear-down could not remove, and why.
-fn left_behind(report: &TeardownReport) -> String {
+pub(super) fn left_behind(report: &TeardownReport) -> String {
     let things = report
         .left
         .iter()

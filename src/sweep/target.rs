@@ -1,12 +1,15 @@
 //! Where load goes, as a launch found it.
 
+use std::net::SocketAddr;
+
 use super::TargetSpec;
 use crate::engine::Launched;
 
-pub(super) fn address_of(target: &TargetSpec, launched: &Launched) -> Option<std::net::SocketAddr> {
+/// One address for each container of the target; connections are spread over them.
+pub(super) fn addresses_of(target: &TargetSpec, launched: &Launched) -> Vec<SocketAddr> {
     match target {
-        TargetSpec::Service { .. } => launched.target,
-        TargetSpec::Remote { address, .. } => Some(*address),
+        TargetSpec::Service { .. } => launched.targets.clone(),
+        TargetSpec::Remote { address, .. } => vec![*address],
     }
 }
 

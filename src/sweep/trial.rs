@@ -1,12 +1,21 @@
 //! The life of one trial, as a pure step function.
 //!
 //! ```text
-//!              Launched          WindowOpened          LoadDone
-//!  Launching ──────────▶ Loading ◀───────────▶ Measuring ───────▶ Stopping ──▶ Done
-//!      │                    │     WindowClosed     │                 ▲
-//!      └────────────────────┴──────────────────────┴─────────────────┘
-//!        any Failed, Exited, LimitsBroken, Interrupted, DeadlinePassed
+//!             Launched          LoadDone            Stopped             TornDown
+//!  Launching ─────────▶ Loading ────────▶ Stopping ────────▶ Removing ─────────▶ Done
+//!      │                 ▲   │               ▲  │                                 ▲
+//!      │    WindowClosed │   │ WindowOpened  │  └─────────────────────────────────┘
+//!      │                 │   ▼               │        TornDown
+//!      │               Measuring             │
+//!      └─────────────────┴───────────────────┘
+//!         any Broke, Interrupted, DeadlinePassed
 //! ```
+//!
+//! Trials meet in one place. When the load of one ended well, what the next one
+//! needs is created beside its tear-down (`HandOver`), and the next one is started
+//! once its containers are gone (`StartNext`). So two stacks never run at once,
+//! nothing is created while anything is measured, and a failure is looked into
+//! before anything else is begun.
 //!
 //! **Invariant**: nothing here does anything. `step` takes a state and a signal
 //! and says the next state and what the shell must do; the shell
@@ -50,8 +59,10 @@ pub enum State {
     Loading,
     /// A window is open.
     Measuring,
-    /// Containers, networks and volumes are being removed.
+    /// Containers are being removed.
     Stopping(Ending),
+    /// Nothing of it runs; networks and volumes are being removed.
+    Removing(Ending),
     /// Nothing of the trial is left.
     Done(Ending),
 }
@@ -59,20 +70,25 @@ pub enum State {
 /// What the shell reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Signal {
-    /// The target answers and the limits are as planned.
+    /// The target answers, the limits are as planned, the trial before is gone.
     Launched,
     /// The left edge of a window passed and its proof held.
     WindowOpened,
     /// The right edge of a window passed and its proof held.
     WindowClosed,
     /// The last phase and its drain are over.
-    LoadDone,
+    LoadDone {
+        /// Whether every window has a measurement.
+        is_good: bool,
+    },
     /// Something broke: launch, proof, load, a container's exit, a call to the engine.
     Broke(Reason),
     /// The user asked to stop.
     Interrupted,
     /// The state lasted longer than it ever should.
     DeadlinePassed,
+    /// The containers are gone, for certain.
+    Stopped,
     /// Tear-down ended; what could not be removed has been reported.
     TornDown,
 }
@@ -86,6 +102,10 @@ pub enum Action {
     Wait,
     /// End the load if it runs, keep logs if the ending asks for it, remove everything.
     TearDown,
+    /// Tear down, and beside that create what the next trial needs; start nothing.
+    HandOver,
+    /// Go on removing, and let the next trial start what was created for it.
+    StartNext,
     /// Write the trial's rows.
     Finish,
 }
@@ -97,8 +117,15 @@ pub fn step(state: State, signal: Signal) -> (State, Action) {
         (State::Launching, S::Launched) => (State::Loading, Action::StartLoad),
         (State::Loading, S::WindowOpened) => (State::Measuring, Action::Wait),
         (State::Measuring, S::WindowClosed) => (State::Loading, Action::Wait),
-        (State::Loading, S::LoadDone) => (State::Stopping(Ending::Measured), Action::TearDown),
-        (State::Measuring, S::LoadDone) => stop(Reason::new(
+        (State::Loading, S::LoadDone { is_good }) => (
+            State::Stopping(Ending::Measured),
+            if is_good {
+                Action::HandOver
+            } else {
+                Action::TearDown
+            },
+        ),
+        (State::Measuring, S::LoadDone { .. }) => stop(Reason::new(
             "load_failed",
             "the load ended while a window was open",
         )),
@@ -114,8 +141,12 @@ pub fn step(state: State, signal: Signal) -> (State, Action) {
             "load_failed",
             "the load generator did not end its phases in time",
         )),
+        (State::Stopping(Ending::Measured), S::Stopped) => {
+            (State::Removing(Ending::Measured), Action::StartNext)
+        }
+        (State::Stopping(ending), S::Stopped) => (State::Removing(ending), Action::Wait),
         // The first ending stands: what happens while stopping explains nothing.
-        (State::Stopping(ending), S::TornDown | S::DeadlinePassed) => {
+        (State::Stopping(ending) | State::Removing(ending), S::TornDown | S::DeadlinePassed) => {
             (State::Done(ending), Action::Finish)
         }
         (state, _) => (state, Action::Wait),
@@ -141,10 +172,12 @@ mod tests {
             Signal::Launched,
             Signal::WindowOpened,
             Signal::WindowClosed,
-            Signal::LoadDone,
+            Signal::LoadDone { is_good: true },
+            Signal::LoadDone { is_good: false },
             broke(),
             Signal::Interrupted,
             Signal::DeadlinePassed,
+            Signal::Stopped,
             Signal::TornDown,
         ]
     }
@@ -155,6 +188,8 @@ mod tests {
             State::Loading,
             State::Measuring,
             State::Stopping(Ending::Measured),
+            State::Stopping(Ending::Failed(Reason::new("exited", ""))),
+            State::Removing(Ending::Measured),
             State::Done(Ending::Measured),
         ]
     }
@@ -168,6 +203,8 @@ mod tests {
             State::Measuring => "measuring".to_owned(),
             State::Stopping(Ending::Measured) => "stopping".to_owned(),
             State::Stopping(Ending::Failed(reason)) => format!("stopping({})", reason.code),
+            State::Removing(Ending::Measured) => "removing".to_owned(),
+            State::Removing(Ending::Failed(reason)) => format!("removing({})", reason.code),
             State::Done(_) => "done".to_owned(),
         };
         let mut table = String::new();
@@ -175,13 +212,15 @@ mod tests {
             for signal in all_signals() {
                 let label = match &signal {
                     Signal::Broke(_) => "Broke".to_owned(),
+                    Signal::LoadDone { is_good: true } => "LoadDone".to_owned(),
+                    Signal::LoadDone { is_good: false } => "LoadDone, bad".to_owned(),
                     other => format!("{other:?}"),
                 };
                 let (next, action) = step(state.clone(), signal);
                 if next != state || action != Action::Wait {
                     let _ = writeln!(
                         table,
-                        "{:<10} {label:<15} -> {:<22} {action:?}",
+                        "{:<16} {label:<15} -> {:<22} {action:?}",
                         name(&state),
                         name(&next)
                     );
@@ -189,22 +228,30 @@ mod tests {
             }
         }
         insta::assert_snapshot!(table, @"
-        launching  Launched        -> loading                StartLoad
-        launching  Broke           -> stopping(exited)       TearDown
-        launching  Interrupted     -> stopping(interrupted)  TearDown
-        launching  DeadlinePassed  -> stopping(not_ready)    TearDown
-        loading    WindowOpened    -> measuring              Wait
-        loading    LoadDone        -> stopping               TearDown
-        loading    Broke           -> stopping(exited)       TearDown
-        loading    Interrupted     -> stopping(interrupted)  TearDown
-        loading    DeadlinePassed  -> stopping(load_failed)  TearDown
-        measuring  WindowClosed    -> loading                Wait
-        measuring  LoadDone        -> stopping(load_failed)  TearDown
-        measuring  Broke           -> stopping(exited)       TearDown
-        measuring  Interrupted     -> stopping(interrupted)  TearDown
-        measuring  DeadlinePassed  -> stopping(load_failed)  TearDown
-        stopping   DeadlinePassed  -> done                   Finish
-        stopping   TornDown        -> done                   Finish
+        launching        Launched        -> loading                StartLoad
+        launching        Broke           -> stopping(exited)       TearDown
+        launching        Interrupted     -> stopping(interrupted)  TearDown
+        launching        DeadlinePassed  -> stopping(not_ready)    TearDown
+        loading          WindowOpened    -> measuring              Wait
+        loading          LoadDone        -> stopping               HandOver
+        loading          LoadDone, bad   -> stopping               TearDown
+        loading          Broke           -> stopping(exited)       TearDown
+        loading          Interrupted     -> stopping(interrupted)  TearDown
+        loading          DeadlinePassed  -> stopping(load_failed)  TearDown
+        measuring        WindowClosed    -> loading                Wait
+        measuring        LoadDone        -> stopping(load_failed)  TearDown
+        measuring        LoadDone, bad   -> stopping(load_failed)  TearDown
+        measuring        Broke           -> stopping(exited)       TearDown
+        measuring        Interrupted     -> stopping(interrupted)  TearDown
+        measuring        DeadlinePassed  -> stopping(load_failed)  TearDown
+        stopping         DeadlinePassed  -> done                   Finish
+        stopping         Stopped         -> removing               StartNext
+        stopping         TornDown        -> done                   Finish
+        stopping(exited) DeadlinePassed  -> done                   Finish
+        stopping(exited) Stopped         -> removing(exited)       Wait
+        stopping(exited) TornDown        -> done                   Finish
+        removing         DeadlinePassed  -> done                   Finish
+        removing         TornDown        -> done                   Finish
         ");
     }
 
@@ -219,12 +266,12 @@ mod tests {
                 let (after, action) = step(state.clone(), signal);
                 if matches!(after, State::Done(_)) && !matches!(state, State::Done(_)) {
                     assert!(
-                        matches!(state, State::Stopping(_)),
+                        matches!(state, State::Stopping(_) | State::Removing(_)),
                         "{state:?} ended without stopping"
                     );
                 }
                 if matches!(after, State::Stopping(_)) && after != state {
-                    assert_eq!(action, Action::TearDown);
+                    assert!(matches!(action, Action::TearDown | Action::HandOver));
                 }
                 if !reached.contains(&after) {
                     reached.push(after);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use indexmap::IndexMap;
 
-use crate::engine::{Engine, Launched};
+use crate::engine::{Engine, Launched, Replica};
 use crate::stack::Stack;
 
 /// A word of the image's name, and the program that says its version.
@@ -37,7 +37,8 @@ pub(super) async fn versions<E: Engine>(
     stack: &Stack,
 ) -> IndexMap<String, String> {
     let mut versions = IndexMap::new();
-    for (service, id) in launched.running() {
+    // The containers of a service are alike: the first speaks for all.
+    for Replica { service, id, .. } in launched.running().filter(|one| one.index == 0) {
         let Some(program) = stack
             .services
             .get(service)

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
+use nightsweep::engine::check_stack;
 use nightsweep::problem::{Problem, Problems};
 use nightsweep::stack::{ComposeFiles, Condition, Resolution, ResolveRequest, Stack};
 
@@ -34,6 +35,12 @@ const REASONS: [(&str, &str); 8] = [
     ("is not declared", "nowhere declared"),
     ("there is no such service", "nowhere declared"),
     ("has neither `image` nor `build`", "neither image nor build"),
+];
+
+/// Why a stack that resolves cannot be launched, by words of the reason.
+const UNLAUNCHABLE: [(&str, &str); 2] = [
+    (".build: building an image", "build"),
+    (".replicas: ", "replicas"),
 ];
 
 /// One line of the index.
@@ -103,7 +110,7 @@ impl Bench {
 
     fn attempt(&self, profiles: &[&str]) -> Result<Resolution, Problems> {
         let profiles: Vec<String> = profiles.iter().map(ToString::to_string).collect();
-        ComposeFiles::read(&self.paths)?.resolve(&ResolveRequest {
+        ComposeFiles::read_in(&self.paths, &self.variables)?.resolve(&ResolveRequest {
             cell: &IndexMap::new(),
             environment: &self.variables,
             roots: &[],
@@ -240,6 +247,20 @@ fn reasons(problems: &Problems) -> BTreeSet<String> {
     problems.0.iter().map(reason).collect()
 }
 
+/// Why the stack of an entry cannot be launched, with the number of services each
+/// reason holds for; nothing else may be in the way.
+fn unlaunchable(entry: &str, stack: &Stack) -> String {
+    let refused = check_stack(stack).err().map_or_else(Vec::new, |e| e.0);
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for line in &refused {
+        let known = UNLAUNCHABLE.iter().find(|(words, _)| line.contains(words));
+        let (_, reason) = known.unwrap_or_else(|| panic!("{entry}: {line}"));
+        *counts.entry(reason).or_default() += 1;
+    }
+    let counts = counts.iter().map(|(reason, n)| format!("{n} {reason}"));
+    counts.collect::<Vec<_>>().join(", ")
+}
+
 fn corpus() -> PathBuf {
     let folder = std::env::var_os(VARIABLE);
     PathBuf::from(folder.unwrap_or_else(|| panic!("{VARIABLE} must name the corpus")))
@@ -251,8 +272,12 @@ fn report(entry: &Entry, bench: &Bench, result: &Result<Resolution, Problems>) {
     match result {
         Ok(resolution) => {
             let stack = &resolution.stack;
+            let launch = match unlaunchable(name, stack) {
+                none if none.is_empty() => "ok".to_owned(),
+                reasons => format!("not yet: {reasons}"),
+            };
             println!(
-                "{name:<46} ok    {:>8} {:>8} {:>4} {:>6}",
+                "{name:<46} ok    {:>8} {:>8} {:>4} {:>6}  {launch}",
                 stack.services.len(),
                 stack.warnings.len(),
                 bench.n_made,
@@ -278,7 +303,10 @@ fn every_file_of_the_corpus_resolves_or_cannot_for_one_reason() {
     let corpus = corpus();
     let entries = Entry::all(&corpus);
     assert!(!entries.is_empty());
-    println!("{:<46} result services warnings made shared", "entry");
+    println!(
+        "{:<46} result services warnings made shared  launch",
+        "entry"
+    );
     let (mut n_resolved, mut n_with_values) = (0, 0);
     for entry in &entries {
         let mut bench = Bench::new(&corpus, entry, &entries);
@@ -299,9 +327,11 @@ fn every_file_of_the_corpus_resolves_or_cannot_for_one_reason() {
         // With values for its variables it resolves, or one reason remains.
         bench.gives_values = true;
         match bench.settle(&["*"]) {
-            Ok(_) => {
+            Ok(resolution) => {
                 n_with_values += 1;
-                println!("    resolves once its variables have values");
+                let reasons = unlaunchable(&entry.folder, &resolution.stack);
+                let launch = if reasons.is_empty() { "ok" } else { &reasons };
+                println!("    resolves once its variables have values; launch: {launch}");
             }
             Err(problems) => {
                 let reasons = reasons(&problems);

@@ -199,7 +199,10 @@ fn later_files_win_and_problems_end_with_code_2() {
 #[test]
 fn check_refuses_what_no_launch_can_do_and_stack_only_says_it() {
     let sandbox = sandbox();
-    sandbox.write("more.yaml", "services: {app: {deploy: {replicas: 3}}}\n");
+    sandbox.write(
+        "more.yaml",
+        "services: {app: {deploy: {replicas: 3}, network_mode: host}}\n",
+    );
     sandbox.write("workload.toml", WORKLOAD);
     sandbox.write(
         "matrix.toml",
@@ -209,7 +212,7 @@ fn check_refuses_what_no_launch_can_do_and_stack_only_says_it() {
     assert!(
         ended
             .stderr
-            .contains("services.app.replicas: 3 replicas (allowed: 1) is not yet supported"),
+            .contains("services.app.network_mode: `host` (allowed: none) is not yet supported"),
         "{}",
         ended.stderr
     );
@@ -218,7 +221,7 @@ fn check_refuses_what_no_launch_can_do_and_stack_only_says_it() {
     assert!(
         ended
             .stdout
-            .contains("# cannot be launched: services.app.replicas")
+            .contains("# cannot be launched: services.app.network_mode")
     );
 }
 

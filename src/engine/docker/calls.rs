@@ -3,17 +3,19 @@
 //! Nothing here decides: order, waiting and clean-up are written over the trait.
 
 use std::collections::HashMap;
+use std::future::ready;
 use std::time::Duration;
 
 use bollard::container::LogOutput;
 use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
 use bollard::models::SystemInfoCgroupVersionEnum;
 use bollard::query_parameters::{
-    CreateContainerOptions, CreateImageOptions, InspectContainerOptions, ListContainersOptions,
-    ListImagesOptions, LogsOptions, RemoveContainerOptions, RemoveImageOptions,
-    RemoveVolumeOptions, StartContainerOptions, StopContainerOptions, WaitContainerOptions,
+    CreateContainerOptions, CreateImageOptions, EventsOptions, InspectContainerOptions,
+    ListContainersOptions, ListImagesOptions, LogsOptions, RemoveContainerOptions,
+    RemoveImageOptions, RemoveVolumeOptions, StartContainerOptions, StopContainerOptions,
+    UploadToContainerOptions, WaitContainerOptions,
 };
-use futures_util::{Stream, StreamExt};
+use futures_util::stream::{BoxStream, Stream, StreamExt};
 
 use super::connection::{CALL_LIMIT, PULL_LIMIT, Reach, SLOW_CALL_LIMIT, call, failure};
 use super::engine::{label_filter, leftover};
@@ -22,7 +24,7 @@ use crate::engine::{
     ContainerId, ContainerRequest, Counters, Engine, EngineError, EngineErrorKind, HostFacts,
     ImageFacts, Inspection, KernelLimits, Labels, Leftover, LeftoverKind, RunState, VolumeFacts,
 };
-use crate::stack::{Network, Volume};
+use crate::stack::{Hook, Network, Volume};
 
 /// Longest output kept of logs and commands: a chatty service must not fill our memory.
 const LONGEST_TEXT_BYTES: usize = 8 * 1024 * 1024;
@@ -254,6 +256,17 @@ impl Engine for DockerEngine {
             )
             .await?;
         }
+        for (path, archive) in creation.files {
+            let options = UploadToContainerOptions {
+                path,
+                ..UploadToContainerOptions::default()
+            };
+            let body = bollard::body_full(archive.into());
+            let put = self
+                .docker
+                .upload_to_container(&answer.id, Some(options), body);
+            call("put files into container", name, SLOW_CALL_LIMIT, put).await?;
+        }
         Ok(ContainerId(answer.id))
     }
 
@@ -310,11 +323,31 @@ impl Engine for DockerEngine {
         command: &[String],
         deadline: Duration,
     ) -> Result<(i64, String), EngineError> {
-        let object = format!("{} in {}", command.first().map_or("", String::as_str), id.0);
+        let hook = Hook {
+            command: command.to_vec(),
+            ..Hook::default()
+        };
+        self.run_hook(id, &hook, deadline).await
+    }
+
+    async fn run_hook(
+        &self,
+        id: &ContainerId,
+        hook: &Hook,
+        deadline: Duration,
+    ) -> Result<(i64, String), EngineError> {
+        let program = hook.command.first().map_or("", String::as_str);
+        let object = format!("{program} in {}", id.0);
+        let variables = hook.environment.iter();
+        let variables: Vec<String> = variables.map(|(k, v)| format!("{k}={v}")).collect();
         let options = CreateExecOptions {
             attach_stdout: Some(true),
             attach_stderr: Some(true),
-            cmd: Some(command.to_vec()),
+            cmd: Some(hook.command.clone()),
+            env: Some(variables).filter(|variables| !variables.is_empty()),
+            privileged: hook.privileged.then_some(true),
+            user: hook.user.clone(),
+            working_dir: hook.working_dir.clone(),
             ..CreateExecOptions::default()
         };
         let run = async {
@@ -407,6 +440,26 @@ impl Engine for DockerEngine {
             .then(|| self.cgroup_of(id, seen.pid))
             .flatten()
             .map(|cgroup| cgroup.limits())
+    }
+
+    fn news<'a>(&'a self, labels: &[String]) -> BoxStream<'a, ContainerId> {
+        let filters = [
+            ("type", vec!["container".to_owned()]),
+            ("event", vec!["health_status".to_owned(), "die".to_owned()]),
+            ("label", labels.to_vec()),
+        ];
+        let options = EventsOptions {
+            since: None,
+            until: None,
+            filters: Some(filters.map(|(key, values)| (key.to_owned(), values)).into()),
+        };
+        self.docker
+            .events(Some(options))
+            // Without news there are looks: what broke the answer, they meet as well.
+            .take_while(|event| ready(event.is_ok()))
+            .filter_map(|event| ready(event.ok().and_then(|event| event.actor?.id)))
+            .map(ContainerId)
+            .boxed()
     }
 
     async fn wait_for_exit(&self, id: &ContainerId) -> Result<(), EngineError> {

@@ -8,8 +8,11 @@ mod answers;
 mod calls;
 mod connection;
 mod engine;
+mod files;
 mod requests;
+mod resources;
 #[cfg(test)]
 mod tests;
 
 pub use engine::DockerEngine;
+pub(super) use requests::rehearse;

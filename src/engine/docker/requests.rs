@@ -10,17 +10,20 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use bollard::models::{
-    ContainerCreateBody, DeviceMapping, EndpointIpamConfig, EndpointSettings, HealthConfig,
-    HostConfig, HostConfigCgroupnsModeEnum, Ipam, IpamConfig, Mount, MountTmpfsOptions, MountType,
+    ContainerCreateBody, EndpointIpamConfig, EndpointSettings, HealthConfig, HostConfig,
+    HostConfigCgroupnsModeEnum, Ipam, IpamConfig, Mount, MountTmpfsOptions, MountType,
     MountVolumeOptions, NetworkConnectRequest, NetworkCreateRequest, NetworkingConfig, PortBinding,
-    ResourcesUlimits, RestartPolicy, RestartPolicyNameEnum, VolumeCreateRequest,
+    RestartPolicy, RestartPolicyNameEnum, VolumeCreateRequest,
 };
 use indexmap::IndexMap;
 
+use super::{files, resources};
 use crate::engine::proof::nano_cpus;
 use crate::engine::trial::OUR_LABELS;
-use crate::engine::{ContainerRequest, Labels};
-use crate::stack::{Attachment, Device, Healthcheck, MountSource, Network, Service, Volume};
+use crate::engine::{ContainerId, ContainerRequest, Labels};
+use crate::stack::{
+    Attachment, Healthcheck, MountSource, Network, Service, Stack, Volume, shared_service,
+};
 
 /// A request that the engine's form has no words for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,11 +42,13 @@ pub(super) enum RequestError {
         /// Its Compose name.
         name: String,
     },
-    /// What `check_stack` refuses before anything is created.
-    #[error("{what} is not yet supported")]
-    Unsupported {
-        /// What it is.
-        what: &'static str,
+    /// A file with content of the stack's own that could not be put where it belongs.
+    #[error("the config or secret at `{target}` has its content in the Compose file, and {why}")]
+    FileOutOfReach {
+        /// Where it is to be seen.
+        target: String,
+        /// Why it cannot be.
+        why: &'static str,
     },
     /// A number beyond what the engine's form can hold.
     #[error("`{key}` is {value}, more than the engine can take")]
@@ -62,6 +67,8 @@ pub(super) struct Creation {
     /// Engine network name and settings. The API takes one network at creation
     /// before its version 1.44; the others are joined before the start.
     pub(super) join_later: Vec<(String, NetworkConnectRequest)>,
+    /// Archives of files to put in before the start, each with the folder it starts from.
+    pub(super) files: Vec<(String, Vec<u8>)>,
 }
 
 /// The body that makes a container.
@@ -81,7 +88,7 @@ pub(super) fn container(request: &ContainerRequest<'_>) -> Result<Creation, Requ
     labels.extend(request.labels.clone());
     let published = request.publish_port.map(|port| format!("{port}/tcp"));
     let network_mode = match (&service.network_mode, &first) {
-        (Some(mode), _) => mode.clone(),
+        (Some(mode), _) => shared_with(mode, request)?,
         (None, Some((network, _))) => network.clone(),
         (None, None) => "none".to_owned(),
     };
@@ -130,7 +137,60 @@ pub(super) fn container(request: &ContainerRequest<'_>) -> Result<Creation, Requ
             (network, connect)
         })
         .collect();
-    Ok(Creation { body, join_later })
+    Ok(Creation {
+        body,
+        join_later,
+        files: files::archives(service)?,
+    })
+}
+
+/// A mode as the engine takes it: another service is its container.
+fn shared_with(mode: &str, request: &ContainerRequest<'_>) -> Result<String, RequestError> {
+    match shared_service(mode) {
+        Some(service) => Ok(format!("container:{}", container_of(service, request)?.0)),
+        None => Ok(mode.to_owned()),
+    }
+}
+
+fn container_of<'r>(
+    service: &str,
+    request: &'r ContainerRequest<'_>,
+) -> Result<&'r ContainerId, RequestError> {
+    request
+        .containers
+        .get(service)
+        .and_then(|containers| containers.first())
+        .ok_or_else(|| not_made("container of the service", service))
+}
+
+/// Whether every request of a stack can be said in the engine's form: each service
+/// with what it cannot, before anything is created.
+pub(in crate::engine) fn rehearse(stack: &Stack) -> Vec<(&str, String)> {
+    let same = |name: &String| (name.clone(), name.clone());
+    let (labels, networks, volumes) = (
+        Labels::new(),
+        stack.networks.keys().map(same).collect(),
+        stack.volumes.keys().map(same).collect(),
+    );
+    let containers = stack.services.keys();
+    let containers = containers
+        .map(|name| (name.clone(), vec![ContainerId(name.clone())]))
+        .collect();
+    let attempts = stack.services.iter().map(|(name, service)| {
+        let attempt = container(&ContainerRequest {
+            name: name.clone(),
+            service,
+            networks: &networks,
+            volumes: &volumes,
+            containers: &containers,
+            labels: &labels,
+            publish_port: None,
+        });
+        (name.as_str(), attempt)
+    });
+    attempts
+        .filter_map(|(name, attempt)| Some((name, attempt.err()?.to_string())))
+        .collect()
 }
 
 fn host_config(
@@ -139,21 +199,34 @@ fn host_config(
     published: Option<String>,
 ) -> Result<HostConfig, RequestError> {
     let service = request.service;
-    Ok(HostConfig {
+    let mode = |mode: &Option<String>| {
+        let mode = mode.as_deref();
+        mode.map(|mode| shared_with(mode, request)).transpose()
+    };
+    let host = HostConfig {
         nano_cpus: service.cpus.map(nano_cpus),
+        cpu_quota: service.cpu_quota,
+        cpu_period: service.cpu_period,
+        cpu_realtime_runtime: service.cpu_rt_runtime,
+        cpu_realtime_period: service.cpu_rt_period,
+        cgroup_parent: service.cgroup_parent.clone(),
+        annotations: Some(hashed(&service.annotations)).filter(|map| !map.is_empty()),
+        volumes_from: volumes_from(request)?,
+        device_requests: (!service.gpus.is_empty())
+            .then(|| service.gpus.iter().map(resources::gpu).collect()),
         cpu_shares: service.cpu_shares,
         memory_swap: service.memswap_limit,
         memory_swappiness: service.mem_swappiness,
         oom_kill_disable: service.oom_kill_disable,
         oom_score_adj: service.oom_score_adj,
-        ipc_mode: service.ipc.clone(),
-        pid_mode: service.pid.clone(),
+        ipc_mode: mode(&service.ipc)?,
+        pid_mode: mode(&service.pid)?,
         uts_mode: service.uts.clone(),
         userns_mode: service.userns_mode.clone(),
         cgroupns_mode: service.cgroup.as_deref().map(cgroup_namespace),
         runtime: service.runtime.clone(),
         devices: (!service.devices.is_empty())
-            .then(|| service.devices.iter().map(device).collect()),
+            .then(|| service.devices.iter().map(resources::device).collect()),
         device_cgroup_rules: Some(service.device_cgroup_rules.clone())
             .filter(|rules| !rules.is_empty()),
         storage_opt: Some(hashed(&service.storage_opt)).filter(|options| !options.is_empty()),
@@ -163,7 +236,7 @@ fn host_config(
         pids_limit: service.pids_limit,
         shm_size: bytes("shm_size", service.shm_size)?,
         mounts: Some(mounts(request)?),
-        ulimits: Some(ulimits(service)),
+        ulimits: Some(resources::ulimits(service)),
         sysctls: Some(service.sysctls.clone().into_iter().collect()),
         extra_hosts: Some(service.extra_hosts.clone()),
         cap_add: Some(service.cap_add.clone()),
@@ -191,10 +264,21 @@ fn host_config(
             maximum_retry_count: None,
         }),
         ..HostConfig::default()
-    })
+    };
+    resources::add_block_io(host, service.blkio_config.as_ref())
 }
 
-fn bytes(key: &'static str, value: Option<u64>) -> Result<Option<i64>, RequestError> {
+fn volumes_from(request: &ContainerRequest<'_>) -> Result<Option<Vec<String>>, RequestError> {
+    let sources = request.service.volumes_from.iter().map(|source| {
+        let container = &container_of(&source.service, request)?.0;
+        let mode = if source.read_only { "ro" } else { "rw" };
+        Ok(format!("{container}:{mode}"))
+    });
+    let sources: Vec<String> = sources.collect::<Result<_, RequestError>>()?;
+    Ok(Some(sources).filter(|sources| !sources.is_empty()))
+}
+
+pub(super) fn bytes(key: &'static str, value: Option<u64>) -> Result<Option<i64>, RequestError> {
     value
         .map(|value| i64::try_from(value).map_err(|_| RequestError::TooLarge { key, value }))
         .transpose()
@@ -209,14 +293,6 @@ fn cgroup_namespace(mode: &str) -> HostConfigCgroupnsModeEnum {
     match mode {
         "host" => HostConfigCgroupnsModeEnum::HOST,
         _ => HostConfigCgroupnsModeEnum::PRIVATE,
-    }
-}
-
-fn device(device: &Device) -> DeviceMapping {
-    DeviceMapping {
-        path_on_host: Some(device.source.clone()),
-        path_in_container: Some(device.target.clone()),
-        cgroup_permissions: Some(device.permissions.clone()),
     }
 }
 
@@ -257,24 +333,19 @@ fn healthcheck(check: &Healthcheck) -> HealthConfig {
     }
 }
 
-fn ulimits(service: &Service) -> Vec<ResourcesUlimits> {
-    service
-        .ulimits
-        .iter()
-        .map(|(name, (soft, hard))| ResourcesUlimits {
-            name: Some(name.clone()),
-            soft: Some(*soft),
-            hard: Some(*hard),
-        })
-        .collect()
-}
-
 fn mounts(request: &ContainerRequest<'_>) -> Result<Vec<Mount>, RequestError> {
+    files::check(request.service)?;
+    let secrets = files::needs_secrets_volume(request.service).then(|| crate::stack::Mount {
+        target: files::secrets_folder(),
+        source: MountSource::Anonymous,
+        read_only: false,
+    });
     request
         .service
         .mounts
         .iter()
-        .filter(|mount| !has_tmpfs_options(mount))
+        .chain(&secrets)
+        .filter(|mount| !has_tmpfs_options(mount) && !is_content(mount))
         .map(|mount| {
             let mut out = Mount {
                 target: Some(mount.target.clone()),
@@ -306,11 +377,8 @@ fn mounts(request: &ContainerRequest<'_>) -> Result<Vec<Mount>, RequestError> {
                     out.typ = Some(MountType::BIND);
                     out.source = Some(source.to_string_lossy().into_owned());
                 }
-                MountSource::Content { .. } => {
-                    return Err(RequestError::Unsupported {
-                        what: "a config or secret without a file",
-                    });
-                }
+                // Filtered out above: a file that is put in, and no mount.
+                MountSource::Content { .. } => {}
                 MountSource::Tmpfs { size, mode, .. } => {
                     out.typ = Some(MountType::TMPFS);
                     out.tmpfs_options = Some(MountTmpfsOptions {
@@ -328,6 +396,11 @@ fn mounts(request: &ContainerRequest<'_>) -> Result<Vec<Mount>, RequestError> {
 /// Such a mount is passed on by [`memory_file_systems`].
 fn has_tmpfs_options(mount: &crate::stack::Mount) -> bool {
     matches!(&mount.source, MountSource::Tmpfs { options, .. } if !options.is_empty())
+}
+
+/// Such a file is put in by the archives of [`files::archives`].
+fn is_content(mount: &crate::stack::Mount) -> bool {
+    matches!(mount.source, MountSource::Content { .. })
 }
 
 fn not_made(what: &'static str, name: &str) -> RequestError {
@@ -358,13 +431,18 @@ fn endpoints(
 }
 
 fn endpoint(attachment: &Attachment) -> EndpointSettings {
-    let has_address = attachment.ipv4_address.is_some() || attachment.ipv6_address.is_some();
+    let has_address = attachment.ipv4_address.is_some()
+        || attachment.ipv6_address.is_some()
+        || !attachment.link_local_ips.is_empty();
     EndpointSettings {
         aliases: Some(attachment.aliases.clone()),
+        mac_address: attachment.mac_address.clone(),
+        driver_opts: Some(hashed(&attachment.driver_opts)).filter(|map| !map.is_empty()),
         ipam_config: has_address.then(|| EndpointIpamConfig {
             ipv4_address: attachment.ipv4_address.clone(),
             ipv6_address: attachment.ipv6_address.clone(),
-            ..EndpointIpamConfig::default()
+            link_local_ips: Some(attachment.link_local_ips.clone())
+                .filter(|addresses| !addresses.is_empty()),
         }),
         ..EndpointSettings::default()
     }

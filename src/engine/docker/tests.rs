@@ -4,9 +4,10 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::{answers, requests};
-use crate::engine::{ContainerRequest, Health, Labels, RunState};
+use crate::engine::{ContainerId, ContainerRequest, Health, Labels, RunState};
 use crate::stack::{
-    AddressRange, Attachment, Device, Healthcheck, Mount, MountSource, Network, Service, Volume,
+    AddressRange, Attachment, BlockIo, Device, DeviceRequest, Healthcheck, Mount, MountSource,
+    Network, Service, Volume, VolumesFrom,
 };
 use std::time::Duration;
 
@@ -54,6 +55,33 @@ fn full_service() -> Service {
         entrypoint: Some(words(&["/entry"])),
         environment: map(&[("A", "1"), ("EMPTY", "")]),
         cpus: Some(0.29),
+        cpu_quota: None,
+        cpu_period: None,
+        cpu_rt_runtime: Some(400_000),
+        cpu_rt_period: Some(1_000_000),
+        blkio_config: Some(BlockIo {
+            weight: Some(300),
+            weight_device: IndexMap::from([("/dev/sda".to_owned(), 400)]),
+            device_read_bps: IndexMap::from([("/dev/sda".to_owned(), 1 << 20)]),
+            device_write_bps: IndexMap::from([("/dev/sda".to_owned(), 2 << 20)]),
+            device_read_iops: IndexMap::from([("/dev/sda".to_owned(), 100)]),
+            device_write_iops: IndexMap::from([("/dev/sda".to_owned(), 200)]),
+        }),
+        cgroup_parent: Some("/bench".to_owned()),
+        volumes_from: vec![VolumesFrom {
+            service: "web".to_owned(),
+            read_only: true,
+        }],
+        gpus: vec![DeviceRequest {
+            driver: Some("nvidia".to_owned()),
+            count: Some(-1),
+            device_ids: Vec::new(),
+            capabilities: words(&["gpu", "compute"]),
+            options: map(&[("virtualization", "false")]),
+        }],
+        annotations: map(&[("com.example.a", "b")]),
+        // Run once the container was started.
+        post_start: Vec::new(),
         cpuset: Some("0-1".to_owned()),
         mem_limit: Some(256 << 20),
         pids_limit: Some(200),
@@ -108,6 +136,9 @@ fn full_service() -> Service {
                     aliases: words(&["db", "old-name"]),
                     ipv4_address: Some("10.9.0.5".to_owned()),
                     ipv6_address: Some("fd00::5".to_owned()),
+                    mac_address: Some("02:42:0a:09:00:05".to_owned()),
+                    link_local_ips: words(&["169.254.1.5"]),
+                    driver_opts: map(&[("com.docker.network.endpoint.ifname", "db0")]),
                 },
             ),
             (
@@ -188,6 +219,7 @@ fn try_creation(
         service,
         networks: &map(&[("back", "ns-ab-3-back"), ("front", "ns-ab-3-front")]),
         volumes: &map(&[("pgdata", "ns-ab-3-pgdata")]),
+        containers: &IndexMap::from([("web".to_owned(), vec![ContainerId("c0ffee".to_owned())])]),
         labels: &labels,
         publish_port,
     })
@@ -297,6 +329,7 @@ fn networks_and_volumes_carry_labels_and_options() {
             ..AddressRange::default()
         }],
         driver_opts: map(&[("com.docker.network.driver.mtu", "1400")]),
+        external: None,
     };
     insta::assert_snapshot!(json(&requests::network("ns-n", &network, &labels)), @r#"
     {
@@ -444,4 +477,96 @@ fn an_engine_on_another_kernel_or_without_root_is_not_native() {
         &serde_json::from_str("{}").unwrap(),
         ""
     ));
+}
+
+#[test]
+fn a_quota_is_passed_on_in_the_form_it_has() {
+    let mut service = full_service();
+    service.cpus = None;
+    service.cpu_quota = Some(50_000);
+    service.cpu_period = Some(20_000);
+    let host = creation(&service, None).body.host_config.unwrap();
+    assert_eq!(
+        (host.nano_cpus, host.cpu_quota, host.cpu_period),
+        (None, Some(50_000), Some(20_000))
+    );
+}
+
+#[test]
+fn modes_that_name_a_service_name_its_container() {
+    let service = Service {
+        network_mode: Some("service:web".to_owned()),
+        ipc: Some("service:web".to_owned()),
+        pid: Some("service:web".to_owned()),
+        ..full_service()
+    };
+    let host = creation(&service, None).body.host_config.unwrap();
+    let shared = Some("container:c0ffee".to_owned());
+    assert_eq!(host.network_mode, shared);
+    assert_eq!((&host.ipc_mode, &host.pid_mode), (&shared, &shared));
+    let service = Service {
+        pid: Some("service:none".to_owned()),
+        ..full_service()
+    };
+    assert_eq!(
+        try_creation(&service, None).unwrap_err().to_string(),
+        "the container of the service `none` is used and was not made for this trial"
+    );
+}
+
+#[test]
+fn files_of_the_stacks_own_go_in_by_the_folder_they_can_be_written_to() {
+    let content = |target: &str, text: &str| {
+        mount(
+            target,
+            MountSource::Content {
+                content: text.to_owned(),
+                mode: Some(0o440),
+                uid: Some("7".to_owned()),
+                gid: None,
+            },
+            true,
+        )
+    };
+    let service = Service {
+        image: "a".to_owned(),
+        read_only: true,
+        mounts: vec![
+            mount("/data", MountSource::Anonymous, false),
+            content("/run/secrets/key", "s3cret"),
+            content("/data/a/b.conf", "text"),
+            content("/run/secrets/other", ""),
+        ],
+        ..Service::default()
+    };
+    let creation = creation(&service, None);
+    let mut found = Vec::new();
+    for (folder, archive) in &creation.files {
+        for entry in tar::Archive::new(&archive[..]).entries().unwrap() {
+            let entry = entry.unwrap();
+            let header = entry.header();
+            found.push(format!(
+                "{folder} {} {:o} {} {} {}",
+                entry.path().unwrap().display(),
+                header.mode().unwrap(),
+                header.uid().unwrap(),
+                header.gid().unwrap(),
+                header.size().unwrap()
+            ));
+        }
+    }
+    assert_eq!(
+        found,
+        [
+            "/run/secrets key 440 7 0 6",
+            "/run/secrets other 440 7 0 0",
+            "/data a/b.conf 440 7 0 4",
+        ]
+    );
+    let mounts = creation.body.host_config.unwrap().mounts.unwrap();
+    let targets: Vec<_> = mounts
+        .iter()
+        .filter_map(|mount| mount.target.as_deref())
+        .collect();
+    assert_eq!(targets, ["/data", "/run/secrets"]);
 }

@@ -15,7 +15,7 @@ async fn a_target_is_reached_through_an_ephemeral_port_where_its_address_is_not(
     stack.services.retain(|name, _| name == "app");
     stack.services["app"].depends_on.clear();
     let launched = try_launch(&trial, &stack, &facts).await.unwrap();
-    let address = launched.target.unwrap();
+    let address = launched.targets[0];
     assert!(
         address.ip().is_loopback() && address.port() != 8080,
         "{address}"

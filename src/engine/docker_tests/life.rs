@@ -32,7 +32,7 @@ async fn a_stack_is_launched_proved_watched_and_removed_and_a_bystander_stays() 
     let launched = try_launch(&trial, &stack, &facts).await.unwrap();
     println!(
         "target {:?} ({:?}), proof {}, created after {:?}, ready after {:?}, proved after {:?}",
-        launched.target,
+        launched.targets,
         launched.target_path,
         launched.proof,
         launched.created_after,
@@ -48,7 +48,7 @@ async fn a_stack_is_launched_proved_watched_and_removed_and_a_bystander_stays() 
     assert_eq!(launched.target_path, Some(expected_path));
     assert!(launched.images["app"].digest.starts_with("sha256:"));
 
-    let app = &launched.containers["app"];
+    let app = &launched.containers["app"][0];
     let (code, answer) = engine
         .exec(
             app,
@@ -78,10 +78,13 @@ async fn a_stack_is_launched_proved_watched_and_removed_and_a_bystander_stays() 
     let reading = Instant::now();
     let after = snapshot(&*engine, &launched).await.unwrap();
     println!("counters of two containers read in {:?}", reading.elapsed());
-    let used = differences(&before, &after)["app"];
-    assert!(used.cpu_ns > 50_000_000, "{used:?}");
-    assert!(used.periods > 0 && used.throttled_ns > 0, "{used:?}");
-    assert!(used.memory_bytes > 0, "{used:?}");
+    let used = &differences(&before, &after)["app"];
+    assert!(used.total.cpu_ns > 50_000_000, "{used:?}");
+    assert!(
+        used.total.periods > 0 && used.total.throttled_ns > 0,
+        "{used:?}"
+    );
+    assert!(used.total.memory_bytes > 0, "{used:?}");
 
     let logs = collect_logs(&*engine, &launched).await;
     assert!(
@@ -95,7 +98,7 @@ async fn a_stack_is_launched_proved_watched_and_removed_and_a_bystander_stays() 
     let (exit, killed) = tokio::join!(watch_exits(&*engine, &launched), kill);
     killed.unwrap();
     let exit = exit.unwrap();
-    assert_eq!((exit.service.as_str(), exit.exit_code), ("app", Some(137)));
+    assert_eq!((exit.name.as_str(), exit.exit_code), ("app", Some(137)));
 
     let removing = Instant::now();
     trial.finish(&engine).await;
@@ -110,7 +113,7 @@ async fn limits_are_read_back_from_engine_and_kernel_and_a_change_is_caught() {
     let trial = Trial::new(&engine, "1");
     let stack = stack();
     let launched = try_launch(&trial, &stack, &facts).await.unwrap();
-    let app = &launched.containers["app"];
+    let app = &launched.containers["app"][0];
     let seen = engine.inspect(app).await.unwrap();
     assert_eq!(seen.limits.nano_cpus, 500_000_000);
     if let Some(kernel) = read_kernel_limits(seen.pid, app) {
@@ -175,9 +178,9 @@ async fn two_launches_of_one_stack_run_side_by_side_and_each_removes_its_own() {
         try_launch(&two, &stack, &facts)
     );
     let (first, second) = (first.unwrap(), second.unwrap());
-    assert_ne!(first.target, second.target);
+    assert_ne!(first.targets, second.targets);
     one.finish(&engine).await;
-    let seen = engine.inspect(&second.containers["app"]).await.unwrap();
+    let seen = engine.inspect(&second.containers["app"][0]).await.unwrap();
     assert_eq!(seen.state, RunState::Running);
     two.finish(&engine).await;
 }
@@ -248,7 +251,7 @@ async fn a_container_gets_what_its_service_says() {
         read_only: true,
     });
     let launched = try_launch(&trial, &stack, &facts).await.unwrap();
-    let app = &launched.containers["app"];
+    let app = &launched.containers["app"][0];
     let script = "busybox hostname; busybox pwd; echo $LEVEL; ulimit -n; \
         busybox cat /proc/sys/net/core/somaxconn; busybox grep -c somewhere /etc/hosts; \
         busybox grep -o 'shm .*' /proc/mounts; busybox grep ' /mem ' /proc/mounts; \
@@ -327,7 +330,7 @@ async fn clean_leaves_a_living_run_alone_and_a_slow_command_is_given_up() {
     assert_eq!(report.removed.len(), 3, "{report:?}");
     orphan.finish(&engine).await;
 
-    let app = &launched.containers["app"];
+    let app = &launched.containers["app"][0];
     let limit = Duration::from_millis(300);
     let error = engine
         .exec(app, &words("busybox sleep 20"), limit)

@@ -6,4 +6,6 @@
 
 mod failure;
 mod life;
+mod rare;
+mod replicas;
 mod support;

@@ -3,17 +3,18 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use futures_util::stream::{self, BoxStream, StreamExt};
 use tokio::time::Instant;
 
 use super::FakeEngine;
 use super::script::{FakeCall, FakeExit};
-use super::state::{Container, State, conflict, limits_of, thing};
+use super::state::{Container, State, behaviour_of, conflict, limits_of, thing};
 use crate::engine::{
     ContainerId, ContainerRequest, Counters, Engine, EngineError, EngineErrorKind, HostFacts,
-    ImageFacts, Inspection, KernelLimits, LABEL_SERVICE, Labels, Leftover, LeftoverKind,
-    ProbeAnswer, ProbeFailure, ReadyProbe, RunState, VolumeFacts,
+    ImageFacts, Inspection, KernelLimits, LABEL_REPLICA, LABEL_SERVICE, Labels, Leftover,
+    LeftoverKind, ProbeAnswer, ProbeFailure, ReadyProbe, RunState, VolumeFacts,
 };
-use crate::stack::{MountSource, Network, Volume};
+use crate::stack::{Hook, MountSource, Network, Volume};
 
 impl Engine for FakeEngine {
     async fn describe(&self) -> Result<HostFacts, EngineError> {
@@ -75,7 +76,7 @@ impl Engine for FakeEngine {
             .filter(|thing| thing.uses.iter().any(|used| used == name))
             .filter_map(|thing| thing.container.as_ref())
             .filter(|container| container.state() == RunState::Running)
-            .map(|container| container.service_name.clone());
+            .map(|container| container.name.clone());
         Ok(is_there.then(|| VolumeFacts {
             mountpoint: format!("/fake/{name}/_data"),
             used_by: used_by.collect(),
@@ -111,20 +112,26 @@ impl Engine for FakeEngine {
         request: ContainerRequest<'_>,
     ) -> Result<ContainerId, EngineError> {
         let service = request.service;
-        let service_name = request
-            .labels
-            .get(LABEL_SERVICE)
-            .unwrap_or(&request.name)
-            .clone();
+        let service_name = request.labels.get(LABEL_SERVICE).unwrap_or(&request.name);
+        let number = request.labels.get(LABEL_REPLICA);
+        let name = match number {
+            Some(number) => format!("{service_name}#{number}"),
+            None => service_name.clone(),
+        };
+        // Each container gets a port of the host of its own, as from a real engine.
+        let ports_before = number.and_then(|number| number.parse::<u16>().ok());
+        let ports_before = ports_before.map_or(0, |number| number - 1);
         let image = self.lock().images.get(&service.image).cloned();
         let make = |state: &mut State| {
             state.n_created += 1;
             let id = format!("container-{}", state.n_created);
             let mut made = thing(LeftoverKind::Container, id, &request.name, request.labels);
+            let bridge = (service.network_mode.as_deref() == Some("bridge")).then_some("bridge");
             let networks: Vec<String> = service
                 .networks
                 .keys()
                 .filter_map(|name| request.networks.get(name).cloned())
+                .chain(bridge.map(str::to_owned))
                 .collect();
             let volumes = service
                 .mounts
@@ -137,19 +144,23 @@ impl Engine for FakeEngine {
                     | MountSource::Content { .. } => None,
                 });
             made.uses = networks.iter().cloned().chain(volumes).collect();
-            let scripted = state.behaviours.get(&service_name).and_then(|b| b.address);
+            let scripted = behaviour_of(&state.behaviours, &name).and_then(|b| b.address);
             let [_, _, high, low] = state.n_created.to_be_bytes();
+            let own = match service.network_mode.as_deref() {
+                Some("host") => Ipv4Addr::LOCALHOST,
+                _ => Ipv4Addr::new(10, 77, high, low),
+            };
             made.container = Some(Container {
-                service_name: service_name.clone(),
+                name: name.clone(),
                 limits: limits_of(service),
                 has_healthcheck: match &service.healthcheck {
                     Some(check) if !check.test.is_empty() => check.test[0] != "NONE",
                     _ => image.as_ref().is_some_and(|image| image.has_healthcheck),
                 },
                 networks,
-                publish_port: request.publish_port,
+                publish_port: request.publish_port.map(|port| port + ports_before),
                 image_digest: image.map(|image| image.digest).unwrap_or_default(),
-                ip: scripted.unwrap_or(IpAddr::V4(Ipv4Addr::new(10, 77, high, low))),
+                ip: scripted.unwrap_or(IpAddr::V4(own)),
                 started_at: None,
                 is_paused: false,
                 ended: None,
@@ -158,9 +169,7 @@ impl Engine for FakeEngine {
             });
             made
         };
-        let id = self
-            .create(FakeCall::CreateContainer, &service_name, make)
-            .await?;
+        let id = self.create(FakeCall::CreateContainer, &name, make).await?;
         Ok(ContainerId(id))
     }
 
@@ -249,6 +258,15 @@ impl Engine for FakeEngine {
         })
     }
 
+    async fn run_hook(
+        &self,
+        id: &ContainerId,
+        hook: &Hook,
+        deadline: Duration,
+    ) -> Result<(i64, String), EngineError> {
+        self.exec(id, &hook.command, deadline).await
+    }
+
     async fn list_ours(&self, labels: &[String]) -> Result<Vec<Leftover>, EngineError> {
         self.plain(FakeCall::List, &labels.join(",")).await?;
         let state = self.lock();
@@ -308,6 +326,29 @@ impl Engine for FakeEngine {
         .flatten()
     }
 
+    fn news<'a>(&'a self, _labels: &[String]) -> BoxStream<'a, ContainerId> {
+        if !self.lock().tells_news {
+            return stream::pending().boxed();
+        }
+        stream::unfold(self.tidings(), async |mut before| {
+            loop {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                let now = self.tidings();
+                let changed = now.iter().find(|told| !before.contains(told));
+                match changed.map(|(id, ..)| ContainerId(id.clone())) {
+                    // One at a time: what else changed is told by the next round.
+                    Some(id) => {
+                        before.retain(|(known, ..)| *known != id.0);
+                        before.extend(now.into_iter().filter(|(known, ..)| *known == id.0));
+                        return Some((id, before));
+                    }
+                    None => before = now,
+                }
+            }
+        })
+        .boxed()
+    }
+
     async fn wait_for_exit(&self, id: &ContainerId) -> Result<(), EngineError> {
         // Not through `inspect`: the log is for calls that callers decide on.
         loop {
@@ -325,28 +366,28 @@ impl Engine for FakeEngine {
         _probe: &ReadyProbe,
         limit: Duration,
     ) -> Result<ProbeAnswer, ProbeFailure> {
-        let service = {
+        let name = {
             let mut state = self.lock();
             let containers = state.things.iter_mut().filter_map(|t| t.container.as_mut());
             let mut reached = containers.filter(|container| {
                 container.ip == address.ip() || container.publish_port == Some(address.port())
             });
-            reached
-                .next()
-                .map(|container| container.service_name.clone())
+            reached.next().map(|container| container.name.clone())
         };
-        let Some(service) = service else {
+        let Some(name) = name else {
             return Err(ProbeFailure::Unreachable("no such address".to_owned()));
         };
-        let begun = self.plain(FakeCall::Probe, &service);
+        let begun = self.plain(FakeCall::Probe, &name);
         match tokio::time::timeout(limit, begun).await {
             Err(_) => return Err(ProbeFailure::TimedOut(limit)),
             Ok(Err(error)) => return Err(ProbeFailure::Broken(error.to_string())),
             Ok(Ok(())) => {}
         }
         let mut state = self.lock();
-        let behaviour = state.behaviours.get(&service).cloned().unwrap_or_default();
-        let answers = state.containers_of(&service).any(|container| {
+        let behaviour = behaviour_of(&state.behaviours, &name)
+            .cloned()
+            .unwrap_or_default();
+        let answers = state.containers_of(&name).any(|container| {
             container.pass_time(&behaviour);
             container.state() == RunState::Running && container.has_run_for(behaviour.answers_after)
         });

@@ -8,10 +8,10 @@ use indexmap::IndexMap;
 use tokio::time::Instant;
 
 use super::script::{Behaviour, FakeCall, FakeExit, FakeFault};
-use super::state::{Container, State, Thing, conflict};
+use super::state::{Container, State, Thing, behaviour_of, conflict};
 use crate::engine::{
-    ContainerId, EngineError, EngineErrorKind, HostFacts, ImageFacts, Labels, Leftover,
-    LeftoverKind, Limits,
+    ContainerId, EngineError, EngineErrorKind, Health, HostFacts, ImageFacts, Labels, Leftover,
+    LeftoverKind, Limits, RunState,
 };
 
 /// A scripted engine. Cheap to make, one per test.
@@ -48,6 +48,7 @@ impl FakeEngine {
                 counts: HashMap::new(),
                 things: Vec::new(),
                 n_created: 0,
+                tells_news: false,
             }),
         };
         engine.add_image("app:1", false);
@@ -69,7 +70,7 @@ impl FakeEngine {
         self.lock().pullable.push(image.to_owned());
     }
 
-    /// Says how the containers of a service behave; may be changed while they run.
+    /// Says how the containers of a service behave, or one of several (`app#2`); may be changed while they run.
     pub fn behave(&self, service: &str, behaviour: Behaviour) {
         self.lock().behaviours.insert(service.to_owned(), behaviour);
     }
@@ -77,6 +78,30 @@ impl FakeEngine {
     /// Says what the host is.
     pub fn set_facts(&self, facts: HostFacts) {
         self.lock().facts = facts;
+    }
+
+    /// Lets the engine tell when a container's health changes or it ends.
+    pub fn tell_news(&self) {
+        self.lock().tells_news = true;
+    }
+
+    /// What is to be told of each container, where anything is.
+    pub(super) fn tidings(&self) -> Vec<(String, RunState, Health)> {
+        let mut state = self.lock();
+        let State {
+            things, behaviours, ..
+        } = &mut *state;
+        let containers = things
+            .iter_mut()
+            .filter_map(|thing| Some((&thing.found.id, thing.container.as_mut()?)));
+        containers
+            .map(|(id, container)| {
+                let behaviour = behaviour_of(behaviours, &container.name);
+                let behaviour = behaviour.cloned().unwrap_or_default();
+                container.pass_time(&behaviour);
+                (id.clone(), container.state(), container.health(&behaviour))
+            })
+            .collect()
     }
 
     /// Lets the n-th call of an operation, from 1, go wrong.
@@ -94,7 +119,7 @@ impl FakeEngine {
         self.lock().faults.clear();
     }
 
-    /// Ends the running containers of a service, as `docker kill` would.
+    /// Ends the running containers of a service, or one of several (`app#2`), as `docker kill` would.
     pub fn end(&self, service: &str, exit: FakeExit) {
         let now = Instant::now();
         for container in self.lock().containers_of(service) {
@@ -153,7 +178,7 @@ impl FakeEngine {
 
     /// Every call so far, as `start app`.
     ///
-    /// Containers are named by their service, networks and volumes by their engine name.
+    /// Containers are named by their service (`app`, or `app#2` of several), networks and volumes by their engine name.
     pub fn calls(&self) -> Vec<String> {
         self.lock().calls.clone()
     }
@@ -245,7 +270,7 @@ impl FakeEngine {
         let state = self.lock();
         let thing = state.things.iter().find(|thing| thing.found.id == id.0);
         let container = thing.and_then(|thing| thing.container.as_ref());
-        container.map_or_else(|| id.0.clone(), |container| container.service_name.clone())
+        container.map_or_else(|| id.0.clone(), |container| container.name.clone())
     }
 
     pub(super) fn with_container<T>(
@@ -270,8 +295,7 @@ impl FakeEngine {
                 "no such container",
             ));
         };
-        let behaviour = behaviours
-            .get(&container.service_name)
+        let behaviour = behaviour_of(behaviours, &container.name)
             .cloned()
             .unwrap_or_default();
         container.pass_time(&behaviour);

@@ -25,6 +25,7 @@ pub(super) struct State {
     pub(super) counts: HashMap<FakeCall, usize>,
     pub(super) things: Vec<Thing>,
     pub(super) n_created: u32,
+    pub(super) tells_news: bool,
 }
 
 /// Something that exists, or will from a moment on.
@@ -39,7 +40,8 @@ pub(super) struct Thing {
 
 #[derive(Debug)]
 pub(super) struct Container {
-    pub(super) service_name: String,
+    /// `app`, or `app#2` where the service has several.
+    pub(super) name: String,
     pub(super) limits: Limits,
     pub(super) has_healthcheck: bool,
     pub(super) networks: Vec<String>,
@@ -67,7 +69,7 @@ impl State {
             .iter_mut()
             .filter_map(|thing| thing.container.as_mut())
         {
-            let scripted = behaviours.get(&container.service_name);
+            let scripted = behaviour_of(behaviours, &container.name);
             if let Some((at_call, at_nth, exit)) = scripted.and_then(|b| b.exits_at_call)
                 && (at_call, at_nth) == (call, nth)
                 && container.started_at.is_some()
@@ -82,11 +84,12 @@ impl State {
             .map(|(_, _, fault)| *fault)
     }
 
-    pub(super) fn containers_of(&mut self, service: &str) -> impl Iterator<Item = &mut Container> {
+    /// The containers of a service, or the one container so named.
+    pub(super) fn containers_of(&mut self, name: &str) -> impl Iterator<Item = &mut Container> {
         self.things
             .iter_mut()
             .filter_map(|thing| thing.container.as_mut())
-            .filter(move |container| container.service_name == service)
+            .filter(move |container| container.name == name || service_of(&container.name) == name)
     }
 }
 
@@ -131,6 +134,20 @@ impl Container {
     }
 }
 
+fn service_of(name: &str) -> &str {
+    name.split('#').next().unwrap_or(name)
+}
+
+/// What is scripted for one container, or else for all of its service.
+pub(super) fn behaviour_of<'a>(
+    behaviours: &'a HashMap<String, Behaviour>,
+    name: &str,
+) -> Option<&'a Behaviour> {
+    behaviours
+        .get(name)
+        .or_else(|| behaviours.get(service_of(name)))
+}
+
 pub(super) fn conflict(call: FakeCall, object: &str, why: &str) -> EngineError {
     EngineError::new(
         call.as_str(),
@@ -156,7 +173,7 @@ pub(super) fn thing(kind: LeftoverKind, id: String, name: &str, labels: &Labels)
 
 pub(super) fn limits_of(service: &Service) -> Limits {
     Limits {
-        nano_cpus: service.cpus.map_or(0, nano_cpus),
+        nano_cpus: service.cpu_cores().map_or(0, nano_cpus),
         cpuset: service.cpuset.clone().unwrap_or_default(),
         memory_bytes: service
             .mem_limit

@@ -117,6 +117,7 @@ pub async fn run_helper<E: Engine>(
             service: &service,
             networks: &IndexMap::new(),
             volumes: &volumes,
+            containers: &IndexMap::new(),
             labels: &tag.service_labels(SERVICE),
             publish_port: None,
         })

@@ -68,6 +68,21 @@ pub enum LaunchError {
         #[source]
         source: EngineError,
     },
+    /// A command that belongs to a service's start failed in it.
+    #[error(
+        "run `post_start` of service `{service}`: `{command}` {problem}{}",
+        shown(output)
+    )]
+    HookFailed {
+        /// The service.
+        service: String,
+        /// The command, its words joined.
+        command: String,
+        /// What happened to it.
+        problem: String,
+        /// What it wrote.
+        output: String,
+    },
     /// What a service waits for will not happen.
     #[error(
         "start service `{dependant}`: `{dependency}` {problem}{}",
@@ -142,6 +157,7 @@ impl LaunchError {
             Self::CloneFailed { .. } => "clone_failed",
             Self::StateNotEqual { .. } => "state_not_equal",
             Self::StartFailed { .. } => "start_failed",
+            Self::HookFailed { .. } => "hook_failed",
             Self::DependencyFailed { .. } => "dependency_failed",
             Self::Exited { .. } => "exited",
             Self::NotReady { .. } => "not_ready",
@@ -192,6 +208,7 @@ impl LaunchError {
             ),
             Self::CloneFailed { .. }
             | Self::Unusable { .. }
+            | Self::HookFailed { .. }
             | Self::DependencyFailed { .. }
             | Self::Exited { .. } => None,
         }
@@ -211,6 +228,7 @@ impl LaunchError {
             Self::CloneFailed { .. }
             | Self::StateNotEqual { .. }
             | Self::Unusable { .. }
+            | Self::HookFailed { .. }
             | Self::DependencyFailed { .. }
             | Self::Exited { .. }
             | Self::NotReady { .. }

@@ -1,23 +1,31 @@
 //! Following every service of a launch until all of them are ready.
 //!
 //! Every service has a future of its own that waits for its dependencies, starts
-//! the container and then looks at it until the launch is over. So independent
+//! the container and then looks at it until the launch is over: from time to time, and
+//! whenever the engine tells that its health changed or that it ended. So independent
 //! services start side by side, and a container that ends is reported at once,
 //! whoever is being waited for at that moment.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 
-use futures_util::future::{join_all, try_join_all};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use indexmap::{IndexMap, IndexSet};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::error::{LaunchError, TAIL_LINES, exit_words};
+use super::hooks::start_container;
 use super::ready::{self, PAUSE, longer};
-use super::request::{Launch, TargetPath, has_healthcheck, is_measured, is_waited_for};
+use super::request::{
+    Launch, LaunchTarget, TargetPath, has_healthcheck, is_measured, is_waited_for, network_mode,
+    network_owner,
+};
+use crate::engine::replica::replicas;
 use crate::engine::{
-    ContainerId, Engine, EngineError, EngineErrorKind, Health, ImageFacts, Inspection, RunState,
+    ContainerId, Engine, EngineError, EngineErrorKind, Health, ImageFacts, Inspection, Replica,
+    RunState,
 };
 use crate::stack::{Condition, Service};
 
@@ -44,14 +52,22 @@ impl Stage {
     }
 }
 
+/// How far every container has come, by service.
+///
+/// One value for all of them: what is asked of several at once is asked of one moment,
+/// so a service that turned unhealthy while another was waited for is not taken as ready.
+type Stages<'a> = IndexMap<&'a str, Vec<Stage>>;
+
 /// Everything that is followed during one launch.
 pub(super) struct Watch<'a, E> {
     engine: &'a E,
     launch: &'a Launch<'a>,
     images: &'a IndexMap<String, ImageFacts>,
-    containers: &'a IndexMap<String, ContainerId>,
+    containers: &'a IndexMap<String, Vec<ContainerId>>,
     networks: &'a IndexMap<String, String>,
-    stages: IndexMap<&'a str, watch::Sender<Stage>>,
+    stages: watch::Sender<Stages<'a>>,
+    /// Wakes the one who looks at a container of which something is new.
+    news: IndexMap<&'a ContainerId, Notify>,
     /// The last thing seen of everything that is still waited for.
     seen: Mutex<IndexMap<String, String>>,
 }
@@ -61,12 +77,12 @@ impl<'a, E: Engine> Watch<'a, E> {
         engine: &'a E,
         launch: &'a Launch<'a>,
         images: &'a IndexMap<String, ImageFacts>,
-        containers: &'a IndexMap<String, ContainerId>,
+        containers: &'a IndexMap<String, Vec<ContainerId>>,
         networks: &'a IndexMap<String, String>,
     ) -> Self {
         let stages = containers
-            .keys()
-            .map(|name| (name.as_str(), watch::Sender::new(Stage::Waiting)))
+            .iter()
+            .map(|(name, ids)| (name.as_str(), vec![Stage::Waiting; ids.len()]))
             .collect();
         Self {
             engine,
@@ -74,7 +90,12 @@ impl<'a, E: Engine> Watch<'a, E> {
             images,
             containers,
             networks,
-            stages,
+            stages: watch::Sender::new(stages),
+            news: containers
+                .values()
+                .flatten()
+                .map(|id| (id, Notify::new()))
+                .collect(),
             seen: Mutex::default(),
         }
     }
@@ -83,12 +104,20 @@ impl<'a, E: Engine> Watch<'a, E> {
         self.engine
     }
 
-    /// Engine names of a service's networks, in the order of the file.
-    pub(super) fn engine_networks(&self, service: &str) -> impl Iterator<Item = &'a String> {
-        let attached = &self.launch.stack.services[service].networks;
-        attached
-            .keys()
-            .filter_map(|network| self.networks.get(network))
+    /// A service's address, as a look at the container shows it whose network it uses:
+    /// that on its first network, as the file orders them.
+    pub(super) fn address_in(&self, service: &str, seen: &Inspection) -> Option<IpAddr> {
+        let stack = self.launch.stack;
+        match network_mode(stack, service) {
+            Some("host") => Some(Ipv4Addr::LOCALHOST.into()),
+            Some(mode) => seen.addresses.get(mode).copied(),
+            None => {
+                let attached = &stack.services[network_owner(stack, service)].networks;
+                let networks = attached.keys().filter_map(|name| self.networks.get(name));
+                let mut known = networks.filter_map(|network| seen.addresses.get(network));
+                known.next().copied()
+            }
+        }
     }
 
     /// Remembers the last thing seen of something that is waited for.
@@ -115,57 +144,89 @@ impl<'a, E: Engine> Watch<'a, E> {
         parts.join("; ")
     }
 
-    /// Starts and follows all services; comes back only when one of them fails.
-    pub(super) async fn run_all(&self) -> Result<Infallible, LaunchError> {
-        let runs = self.launch.stack.services.iter();
-        try_join_all(runs.map(|(name, service)| self.run(name, service))).await?;
+    /// Passes on what the engine tells of the trial's containers; never comes back.
+    pub(super) async fn hear(&self, labels: &[String]) -> Infallible {
+        let mut news = self.engine.news(labels);
+        while let Some(id) = news.next().await {
+            if let Some(news) = self.news.get(&id) {
+                news.notify_one();
+            }
+        }
         std::future::pending().await
     }
 
-    async fn run(&self, name: &str, service: &Service) -> Result<Infallible, LaunchError> {
-        for (dependency, wanted) in &service.depends_on {
-            let Some(stage) = self.stages.get(dependency.as_str()) else {
-                continue;
-            };
-            self.note(
-                name,
-                format!("waits for `{dependency}` ({})", words(wanted.condition)),
-            );
-            let mut stage = stage.subscribe();
-            // The sender lives as long as `self`.
-            let _ = stage.wait_for(|stage| stage.meets(wanted.condition)).await;
-        }
-        let id = &self.containers[name];
-        self.note(name, "being started".to_owned());
-        self.engine
-            .start_container(id)
-            .await
-            .map_err(|source| LaunchError::StartFailed {
-                service: name.to_owned(),
-                source,
-            })?;
-        self.advance(name, Stage::Started);
+    /// Starts and follows all services; comes back only when one of them fails.
+    pub(super) async fn run_all(&self) -> Result<Infallible, LaunchError> {
+        let services = &self.launch.stack.services;
+        let all = self.containers.iter().flat_map(|(name, ids)| {
+            let service = &services[name];
+            replicas(name, ids).map(move |replica| self.run(replica, service))
+        });
+        all_or_first_error(all).await?;
+        std::future::pending().await
+    }
+
+    async fn run(
+        &self,
+        replica: Replica<'_>,
+        service: &Service,
+    ) -> Result<Infallible, LaunchError> {
+        let name = replica.name();
+        self.until_dependencies(&name, service).await;
+        self.note(&name, "being started".to_owned());
+        let note = |seen: String| self.note(&name, seen);
+        start_container(self.engine, self.launch, service, replica, note).await?;
+        self.advance(replica, Stage::Started);
         let mut pause = PAUSE.0;
         loop {
-            let seen = match self.engine.inspect(id).await {
+            let seen = match self.engine.inspect(replica.id).await {
                 Ok(seen) => seen,
                 Err(error) => return Err(lost(name, error)),
             };
             if seen.state == RunState::Exited {
-                self.judge_exit(name, service, id, &seen).await?;
-                self.advance(name, Stage::Completed);
+                self.judge_exit(replica, service, &seen).await?;
+                self.advance(replica, Stage::Completed);
                 return std::future::pending().await;
             }
-            self.judge_health(name, &seen)?;
-            tokio::time::sleep(pause).await;
+            self.judge_health(replica, &seen)?;
+            let news = &self.news[replica.id];
+            let _ = tokio::time::timeout(pause, news.notified()).await;
             pause = longer(pause);
         }
     }
 
-    fn advance(&self, name: &str, stage: Stage) {
-        self.stages[name].send_replace(stage);
-        if stage >= self.goal(name) {
-            self.settle(name);
+    /// Waits until every dependency is as it is wanted, all of them at one moment.
+    async fn until_dependencies(&self, name: &str, service: &Service) {
+        let mut stages = self.stages.subscribe();
+        // The sender lives as long as `self`.
+        let _ = stages
+            .wait_for(|stages| {
+                let waited_for = service.depends_on.iter().find(|(dependency, wanted)| {
+                    stages
+                        .get(dependency.as_str())
+                        .is_some_and(|all| !all.iter().all(|one| one.meets(wanted.condition)))
+                });
+                if let Some((dependency, wanted)) = waited_for {
+                    let condition = words(wanted.condition);
+                    self.note(name, format!("waits for `{dependency}` ({condition})"));
+                }
+                waited_for.is_none()
+            })
+            .await;
+    }
+
+    fn set_stage(&self, replica: Replica<'_>, stage: Stage) {
+        self.stages.send_modify(|stages| {
+            if let Some(all) = stages.get_mut(replica.service) {
+                all[replica.index] = stage;
+            }
+        });
+    }
+
+    fn advance(&self, replica: Replica<'_>, stage: Stage) {
+        self.set_stage(replica, stage);
+        if stage >= self.goal(replica.service) {
+            self.settle(&replica.name());
         }
     }
 
@@ -182,28 +243,29 @@ impl<'a, E: Engine> Watch<'a, E> {
     }
 
     /// Follows the healthcheck; a service that others wait for must not fail it.
-    fn judge_health(&self, name: &str, seen: &Inspection) -> Result<(), LaunchError> {
-        let goal = self.goal(name);
+    fn judge_health(&self, replica: Replica<'_>, seen: &Inspection) -> Result<(), LaunchError> {
+        let goal = self.goal(replica.service);
+        let name = replica.name();
         if goal == Stage::Completed {
-            self.note(name, "runs, and has not yet come to its end".to_owned());
+            self.note(&name, "runs, and has not yet come to its end".to_owned());
             return Ok(());
         }
         if goal == Stage::Started {
             return Ok(());
         }
         match &seen.health {
-            Health::Healthy => self.advance(name, Stage::Healthy),
-            Health::None => self.note(name, "healthcheck not yet run".to_owned()),
+            Health::Healthy => self.advance(replica, Stage::Healthy),
+            Health::None => self.note(&name, "healthcheck not yet run".to_owned()),
             Health::Starting(output) => {
-                self.note(name, format!("healthcheck not yet passed{}", said(output)));
+                self.note(&name, format!("healthcheck not yet passed{}", said(output)));
             }
             Health::Unhealthy(output) => {
-                self.stages[name].send_replace(Stage::Started);
-                self.note(name, format!("unhealthy{}", said(output)));
-                if let Some(dependant) = self.dependant_on_health(name) {
+                self.set_stage(replica, Stage::Started);
+                self.note(&name, format!("unhealthy{}", said(output)));
+                if let Some(dependant) = self.dependant_on_health(replica.service) {
                     return Err(LaunchError::DependencyFailed {
                         dependant: dependant.to_owned(),
-                        dependency: name.to_owned(),
+                        dependency: name,
                         problem: format!("is unhealthy{}", said(output)),
                         log_tail: String::new(),
                     });
@@ -215,13 +277,16 @@ impl<'a, E: Engine> Watch<'a, E> {
 
     /// A service that still waits for this one to be healthy.
     fn dependant_on_health(&self, name: &str) -> Option<&str> {
+        let stages = self.stages.borrow();
         self.launch
             .stack
             .services
             .iter()
             .find_map(|(dependant, service)| {
                 let wanted = service.depends_on.get(name)?;
-                let still_waits = *self.stages[dependant.as_str()].borrow() == Stage::Waiting;
+                let still_waits = stages
+                    .get(dependant.as_str())
+                    .is_some_and(|all| all.contains(&Stage::Waiting));
                 (wanted.condition == Condition::ServiceHealthy && still_waits)
                     .then_some(dependant.as_str())
             })
@@ -232,12 +297,12 @@ impl<'a, E: Engine> Watch<'a, E> {
     /// healthcheck and ends with 0 before everything is ready (migrations, buckets).
     async fn judge_exit(
         &self,
-        name: &str,
+        replica: Replica<'_>,
         service: &Service,
-        id: &ContainerId,
         seen: &Inspection,
     ) -> Result<(), LaunchError> {
         let stack = self.launch.stack;
+        let name = replica.service;
         let is_one_shot = is_waited_for(stack, name, Condition::ServiceCompletedSuccessfully);
         let is_expected = is_one_shot
             || !(is_measured(self.launch, name) || has_healthcheck(service, &self.images[name]));
@@ -246,7 +311,7 @@ impl<'a, E: Engine> Watch<'a, E> {
         }
         let log_tail = self
             .engine
-            .logs(id, Some(TAIL_LINES))
+            .logs(replica.id, Some(TAIL_LINES))
             .await
             .unwrap_or_default();
         let waiting = stack.services.iter().find(|(_, dependant)| {
@@ -257,12 +322,12 @@ impl<'a, E: Engine> Watch<'a, E> {
         Err(match waiting {
             Some((dependant, _)) => LaunchError::DependencyFailed {
                 dependant: dependant.clone(),
-                dependency: name.to_owned(),
+                dependency: replica.name(),
                 problem: exit_words(seen.exit_code, seen.oom_killed),
                 log_tail,
             },
             None => LaunchError::Exited {
-                service: name.to_owned(),
+                service: replica.name(),
                 exit_code: seen.exit_code,
                 oom_killed: seen.oom_killed,
                 log_tail,
@@ -274,51 +339,97 @@ impl<'a, E: Engine> Watch<'a, E> {
     pub(super) async fn until_ready(
         &self,
         path: Option<TargetPath>,
-    ) -> Result<(Option<SocketAddr>, IndexSet<String>), LaunchError> {
-        let ((), address) = tokio::join!(self.until_goals(), self.until_answered(path));
-        let address = address?;
+    ) -> Result<(Vec<SocketAddr>, IndexSet<String>), LaunchError> {
+        let ((), addresses) = tokio::join!(self.until_goals(), self.until_answered(path));
+        let addresses = addresses?;
         // A service may have turned unhealthy while the target was still asked.
         self.until_goals().await;
         let completed = self
             .stages
+            .borrow()
             .iter()
-            .filter(|(_, stage)| *stage.borrow() == Stage::Completed)
+            .filter(|(_, all)| all.iter().all(|stage| *stage == Stage::Completed))
             .map(|(name, _)| (*name).to_owned())
             .collect();
-        Ok((address, completed))
+        Ok((addresses, completed))
     }
 
-    /// Waits until every service has been at its goal.
+    /// Waits until every container is at its goal, all of them at one moment.
     async fn until_goals(&self) {
-        join_all(self.stages.iter().map(|(name, stage)| {
-            let (mut stage, goal) = (stage.subscribe(), self.goal(name));
-            async move { stage.wait_for(|stage| *stage >= goal).await.map(drop) }
-        }))
-        .await;
+        let goals: IndexMap<&str, Stage> = self
+            .containers
+            .keys()
+            .map(|name| (name.as_str(), self.goal(name)))
+            .collect();
+        let is_there = |stages: &Stages<'_>| {
+            stages
+                .iter()
+                .all(|(name, all)| all.iter().all(|stage| *stage >= goals[name]))
+        };
+        // The sender lives as long as `self`.
+        let _ = self.stages.subscribe().wait_for(is_there).await;
     }
 
+    /// Waits until every container of the target answers; their addresses.
     async fn until_answered(
         &self,
         path: Option<TargetPath>,
-    ) -> Result<Option<SocketAddr>, LaunchError> {
+    ) -> Result<Vec<SocketAddr>, LaunchError> {
         let (Some(target), Some(path)) = (self.launch.target, path) else {
-            return Ok(None);
+            return Ok(Vec::new());
         };
-        let name = target.service.as_str();
-        let mut stage = self.stages[name].subscribe();
-        let _ = stage.wait_for(|stage| *stage >= Stage::Started).await;
-        let address = ready::locate(self, target, &self.containers[name], path).await?;
+        let service = target.service.as_str();
+        let all = replicas(service, &self.containers[service]);
+        all_or_first_error(all.map(|replica| self.until_one_answered(replica, target, path))).await
+    }
+
+    async fn until_one_answered(
+        &self,
+        replica: Replica<'_>,
+        target: &LaunchTarget,
+        path: TargetPath,
+    ) -> Result<SocketAddr, LaunchError> {
+        let mut stages = self.stages.subscribe();
+        let is_started =
+            |stages: &Stages<'_>| stages[replica.service][replica.index] >= Stage::Started;
+        let _ = stages.wait_for(is_started).await;
+        let owner = network_owner(self.launch.stack, replica.service);
+        // Who shares a network has one container, and so has who owns it.
+        let other = replicas(owner, &self.containers[owner]).next();
+        let located = other
+            .filter(|_| owner != replica.service)
+            .unwrap_or(replica);
+        let address = ready::locate(self, target, located, path).await?;
         if let Some(probe) = self.launch.ready {
-            ready::until_answered(self, name, address, probe).await;
+            ready::until_answered(self, &replica.name(), address, probe).await;
         }
-        Ok(Some(address))
+        Ok(address)
     }
 }
 
-fn lost(service: &str, error: EngineError) -> LaunchError {
+/// What all of the futures give, in their order, or the first error in time.
+///
+/// Not `try_join_all`: with more than 30 futures that looks at their outcomes in order,
+/// and an error would wait behind a service that is waited for.
+async fn all_or_first_error<T, E>(
+    futures: impl Iterator<Item = impl Future<Output = Result<T, E>>>,
+) -> Result<Vec<T>, E> {
+    let mut left: FuturesUnordered<_> = futures
+        .enumerate()
+        .map(|(index, future)| async move { (index, future.await) })
+        .collect();
+    let mut done = Vec::with_capacity(left.len());
+    while let Some((index, outcome)) = left.next().await {
+        done.push((index, outcome?));
+    }
+    done.sort_by_key(|(index, _)| *index);
+    Ok(done.into_iter().map(|(_, value)| value).collect())
+}
+
+fn lost(service: String, error: EngineError) -> LaunchError {
     if error.kind == EngineErrorKind::NotFound {
         return LaunchError::Exited {
-            service: service.to_owned(),
+            service,
             exit_code: None,
             oom_killed: false,
             log_tail: String::new(),

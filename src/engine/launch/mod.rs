@@ -9,6 +9,7 @@
 
 mod error;
 mod follow;
+mod hooks;
 mod ready;
 mod request;
 mod start;

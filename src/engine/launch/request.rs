@@ -6,10 +6,12 @@ use std::time::Duration;
 use indexmap::{IndexMap, IndexSet};
 
 use super::LaunchError;
+use crate::engine::replica::replicas;
 use crate::engine::{
-    ClonedState, ContainerId, HostFacts, ImageFacts, Proof, ReadyProbe, TrialState, check_stack,
+    ClonedState, ContainerId, HostFacts, ImageFacts, Proof, ReadyProbe, Replica, TrialState,
+    check_stack,
 };
-use crate::stack::{Condition, Healthcheck, Service, Stack};
+use crate::stack::{Condition, Healthcheck, Service, Stack, shared_service};
 
 /// The place in the stack that load is sent to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,16 +63,17 @@ impl TargetPath {
 /// A stack that is up and ready.
 #[derive(Debug, Clone)]
 pub struct Launched {
-    /// Every container by service, in the order of the stack.
-    pub containers: IndexMap<String, ContainerId>,
+    /// The containers of every service, in the order of the stack; at least one each.
+    pub containers: IndexMap<String, Vec<ContainerId>>,
     /// The service that is being sized.
     pub subject: String,
     /// Services that ran to their end during the launch, as they should.
     pub completed: IndexSet<String>,
     /// Services that may end with exit code 0 later: nobody depends on them.
     pub may_complete: IndexSet<String>,
-    /// Where load goes.
-    pub target: Option<SocketAddr>,
+    /// Where load goes: an address for each container of the target; empty when the
+    /// target is not in the stack.
+    pub targets: Vec<SocketAddr>,
     /// How it is reached.
     pub target_path: Option<TargetPath>,
     /// What the limits were read back from.
@@ -86,18 +89,30 @@ pub struct Launched {
 }
 
 impl Launched {
-    /// The containers that should go on running.
-    pub fn running(&self) -> impl Iterator<Item = (&str, &ContainerId)> {
+    /// Every container, in the order of the stack.
+    pub fn replicas(&self) -> impl Iterator<Item = Replica<'_>> {
         self.containers
             .iter()
-            .filter(|(name, _)| !self.completed.contains(*name))
-            .map(|(name, id)| (name.as_str(), id))
+            .flat_map(|(service, ids)| replicas(service, ids))
     }
 
-    /// The container of the subject.
-    pub fn subject_id(&self) -> Option<&ContainerId> {
-        self.containers.get(&self.subject)
+    /// The containers that should go on running.
+    pub fn running(&self) -> impl Iterator<Item = Replica<'_>> {
+        self.replicas()
+            .filter(|replica| !self.completed.contains(replica.service))
     }
+
+    /// The containers of the subject.
+    pub fn subject_ids(&self) -> &[ContainerId] {
+        self.containers
+            .get(&self.subject)
+            .map_or(&[], Vec::as_slice)
+    }
+}
+
+/// How many containers a service has; at least one.
+pub(super) fn n_containers(service: &Service) -> usize {
+    service.replicas.map_or(1, |count| (count as usize).max(1))
 }
 
 /// Where the target is reached, when a launch has one.
@@ -107,6 +122,13 @@ pub(super) fn target_path(launch: &Launch<'_>) -> Result<Option<TargetPath>, Lau
     };
     if launch.facts.direct {
         return Ok(Some(TargetPath::Direct));
+    }
+    if uses_host_network(launch.stack, &target.service) {
+        return Err(LaunchError::Unusable {
+            service: target.service.clone(),
+            problem: "it uses the network of the engine's host, which is not reached from here"
+                .to_owned(),
+        });
     }
     if launch.facts.local {
         return Ok(Some(TargetPath::Published));
@@ -119,6 +141,54 @@ pub(super) fn target_path(launch: &Launch<'_>) -> Result<Option<TargetPath>, Lau
             launch.facts.endpoint
         ),
     })
+}
+
+/// The service whose network a service uses: its own, or that of `service:NAME`.
+pub(super) fn network_owner<'s>(stack: &'s Stack, service: &'s str) -> &'s str {
+    let mut owner = service;
+    // No chain is longer than the stack; a circle of them ends here too.
+    for _ in 0..stack.services.len() {
+        let mode = stack
+            .services
+            .get(owner)
+            .and_then(|s| s.network_mode.as_deref());
+        match mode.and_then(shared_service) {
+            Some(next) => owner = next,
+            None => break,
+        }
+    }
+    owner
+}
+
+/// The mode that replaces the networks a service is on, if one does.
+pub(super) fn network_mode<'s>(stack: &'s Stack, service: &'s str) -> Option<&'s str> {
+    let owner = stack.services.get(network_owner(stack, service))?;
+    owner.network_mode.as_deref()
+}
+
+/// Whether a service has the ports of the engine's host.
+pub(super) fn uses_host_network(stack: &Stack, service: &str) -> bool {
+    network_mode(stack, service) == Some("host")
+}
+
+/// The services in the order in which their containers can be made: those of one
+/// step need only those of earlier ones. What needs itself comes last, to be refused.
+pub(super) fn creation_steps(stack: &Stack) -> Vec<Vec<&str>> {
+    let mut steps: Vec<Vec<&str>> = Vec::new();
+    let mut left: IndexSet<&str> = stack.services.keys().map(String::as_str).collect();
+    while !left.is_empty() {
+        let is_free = |name: &&str| {
+            let mut others = stack.services[*name].shares_with();
+            others.all(|other| !left.contains(other))
+        };
+        let mut step: Vec<&str> = left.iter().copied().filter(is_free).collect();
+        if step.is_empty() {
+            step = left.iter().copied().collect();
+        }
+        left.retain(|name| !step.contains(name));
+        steps.push(step);
+    }
+    steps
 }
 
 /// The stack's own contradictions, found before anything is created.
@@ -147,7 +217,7 @@ pub(super) fn check(launch: &Launch<'_>) -> Result<(), LaunchError> {
                     "the target is not a service of the stack".to_owned(),
                 );
             }
-            Some(service) if service.network_mode.as_deref() == Some("none") => {
+            Some(_) if network_mode(launch.stack, &target.service) == Some("none") => {
                 return unusable(&target.service, "the target joins no network".to_owned());
             }
             Some(_) => {}

@@ -8,22 +8,25 @@ use tokio::time::Instant;
 
 use super::error::LaunchError;
 use super::follow::Watch;
+use super::ready::refuse_taken_port;
 use super::request::{
-    Launch, Launched, TargetPath, check, has_healthcheck, may_complete, target_path,
+    Launch, Launched, TargetPath, check, creation_steps, has_healthcheck, may_complete,
+    n_containers, network_owner, target_path,
 };
 use crate::engine::golden::{LaunchVolumes, clone_volumes};
+use crate::engine::replica::replica_name;
 use crate::engine::{
     ClonedState, ContainerId, ContainerRequest, Engine, ImageFacts, Lease, Proof, TrialTag,
     check_limits,
 };
-use crate::stack::Condition;
+use crate::stack::{Condition, Stack};
 
 /// A stack of which everything is created and nothing runs.
 #[derive(Debug)]
 pub struct Prepared {
     images: IndexMap<String, ImageFacts>,
     networks: IndexMap<String, String>,
-    containers: IndexMap<String, ContainerId>,
+    containers: IndexMap<String, Vec<ContainerId>>,
     path: Option<TargetPath>,
     cloned: Option<ClonedState>,
     created_after: Duration,
@@ -94,9 +97,13 @@ pub async fn start<E: Engine>(
         cloned,
         created_after,
     } = prepared;
+    // Not earlier: a stack may be prepared while another one still runs.
+    refuse_taken_port(engine, launch).await?;
+    let heard = lease.tag().filter();
     let watch = Watch::new(engine, launch, &images, &containers, &networks);
-    let (target, completed) = tokio::select! {
+    let (targets, completed) = tokio::select! {
         biased;
+        never = watch.hear(&heard) => match never {},
         Err(error) = watch.run_all() => return Err(error),
         ready = watch.until_ready(path) => ready?,
         () = tokio::time::sleep(launch.deadline) => return Err(LaunchError::NotReady {
@@ -105,12 +112,13 @@ pub async fn start<E: Engine>(
             elapsed: begun.elapsed(),
         }),
     };
+    drop(watch);
     let mut launched = Launched {
         containers,
         subject: launch.subject.to_owned(),
         completed,
         may_complete: may_complete(launch),
-        target,
+        targets,
         target_path: path,
         proof: Proof::Inspect,
         images,
@@ -171,8 +179,8 @@ fn check_healthchecks(
 struct Created {
     /// Engine network names by Compose name.
     networks: IndexMap<String, String>,
-    /// By service.
-    containers: IndexMap<String, ContainerId>,
+    /// The containers of every service.
+    containers: IndexMap<String, Vec<ContainerId>>,
     cloned: Option<ClonedState>,
 }
 
@@ -187,9 +195,16 @@ async fn create_all<E: Engine>(
     let stack = launch.stack;
     let labels = tag.labels();
     let named = |part: &String| (part.clone(), tag.name(part));
-    let networks: IndexMap<String, String> = stack.networks.keys().map(named).collect();
+    let networks: IndexMap<String, String> = stack
+        .networks
+        .iter()
+        .map(|(name, network)| match &network.external {
+            Some(external) => (name.clone(), external.clone()),
+            None => named(name),
+        })
+        .collect();
     let kept = |name: &String| launch.state.and_then(|state| state.kept.get(name));
-    // A volume that the user shares, or that the run keeps, is mounted as it is.
+    // What the user shares, or the run keeps, is used as it is: never made, never removed.
     let volumes: IndexMap<String, String> = stack
         .volumes
         .iter()
@@ -202,7 +217,11 @@ async fn create_all<E: Engine>(
         .collect();
     let failed = |what: String| move |source| LaunchError::CreateFailed { what, source };
 
-    let make_networks = join_all(stack.networks.iter().map(|(name, network)| {
+    let own_networks = stack
+        .networks
+        .iter()
+        .filter(|(_, network)| network.external.is_none());
+    let make_networks = join_all(own_networks.map(|(name, network)| {
         let created = engine.create_network(&networks[name], network, &labels);
         async move { created.await.map_err(failed(format!("network `{name}`"))) }
     }));
@@ -236,33 +255,58 @@ async fn create_all<E: Engine>(
         .collect::<Result<(), _>>()?;
     let cloned = cloned?;
 
-    let make_containers = join_all(stack.services.iter().map(|(name, service)| {
-        let is_target = launch.target.filter(|target| target.service == *name);
-        let publish_port = is_target
-            .filter(|_| path == Some(TargetPath::Published))
-            .map(|target| target.port);
-        let (networks, volumes) = (&networks, &volumes);
-        async move {
-            let request = ContainerRequest {
-                name: tag.name(name),
-                service,
-                networks,
-                volumes,
-                labels: &tag.service_labels(name),
-                publish_port,
-            };
-            let id = engine.create_container(request).await;
-            let id = id.map_err(failed(format!("service `{name}`")))?;
-            Ok((name.clone(), id))
+    let publisher = launch
+        .target
+        .filter(|_| path == Some(TargetPath::Published));
+    // Whatever shares something with another container needs that one's identifier.
+    let mut containers: IndexMap<String, Vec<ContainerId>> = IndexMap::new();
+    for step in creation_steps(stack) {
+        let each_container = step.iter().flat_map(|name| {
+            let of = n_containers(&stack.services[*name]);
+            (0..of).map(move |index| (*name, index, of))
+        });
+        let make_containers = join_all(each_container.map(|(name, index, of)| {
+            let (networks, volumes, containers) = (&networks, &volumes, &containers);
+            async move {
+                let request = ContainerRequest {
+                    name: container_name(tag, stack, name, index, of),
+                    service: &stack.services[name],
+                    networks,
+                    volumes,
+                    containers,
+                    labels: &tag.replica_labels(name, index, of),
+                    publish_port: publisher
+                        .filter(|target| network_owner(stack, &target.service) == name)
+                        .map(|target| target.port),
+                };
+                let id = engine.create_container(request).await;
+                let what = format!("service `{}`", replica_name(name, index, of));
+                Ok::<_, LaunchError>((name, id.map_err(failed(what))?))
+            }
+        }));
+        for made in make_containers.await {
+            let (name, id) = made?;
+            containers.entry(name.to_owned()).or_default().push(id);
         }
-    }));
-    let containers = make_containers
-        .await
-        .into_iter()
-        .collect::<Result<_, LaunchError>>()?;
+    }
+    // In the order of the stack, whatever the order of their creation was.
+    containers.sort_by_key(|name, _| stack.services.get_index_of(name));
     Ok(Created {
         networks,
         containers,
         cloned,
     })
+}
+
+/// Engine-wide name of a container, as Compose numbers them; a service that happens to
+/// be called so keeps its name.
+fn container_name(tag: &TrialTag, stack: &Stack, service: &str, index: usize, of: usize) -> String {
+    if of == 1 {
+        return tag.name(service);
+    }
+    let mut part = format!("{service}-{}", index + 1);
+    while stack.services.contains_key(&part) {
+        part.push('_');
+    }
+    tag.name(&part)
 }

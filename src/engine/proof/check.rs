@@ -3,7 +3,7 @@
 use futures_util::future::try_join_all;
 
 use super::compare::{LimitsNotApplied, Proof, compare_inspection, compare_kernel};
-use crate::engine::{Engine, EngineError, Inspection, Launched, RunState};
+use crate::engine::{Engine, EngineError, Inspection, Launched, Replica, RunState};
 use crate::stack::{Service, Stack};
 
 /// Why limits could not be proved.
@@ -48,7 +48,7 @@ fn disturbance(service: &Service, seen: &Inspection) -> Option<String> {
     })
 }
 
-/// Compares every service's limits with those in force; the weakest proof counts.
+/// Compares every container's limits with those in force; the weakest proof counts.
 ///
 /// **Errors**: a container that somebody froze or took off a network; the first wrong limit in the order of the services; a container
 /// that cannot be looked at.
@@ -57,34 +57,54 @@ pub async fn check_limits<E: Engine>(
     launched: &Launched,
     stack: &Stack,
 ) -> Result<Proof, ProofError> {
-    let checks = stack.services.iter().map(|(name, service)| async move {
-        let id = launched
-            .containers
-            .get(name)
-            .ok_or_else(|| ProofError::NotLaunched {
-                service: name.clone(),
-            })?;
-        let seen = engine
-            .inspect(id)
-            .await
-            .map_err(|source| ProofError::Engine {
-                service: name.clone(),
-                source,
-            })?;
-        if let Some(what) = disturbance(service, &seen) {
-            let service = name.clone();
-            return Err(ProofError::Disturbed { service, what });
-        }
-        compare_inspection(name, service, &seen.limits)?;
-        if launched.completed.contains(name) {
-            // It uses nothing any more, and its control group is gone.
-            return Ok(Proof::Kernel);
-        }
-        match engine.kernel_limits(id, &seen) {
-            Some(limits) => compare_kernel(name, service, &limits).map_err(ProofError::from),
-            None => Ok(Proof::Inspect),
-        }
-    });
+    if let Some(name) = stack
+        .services
+        .keys()
+        .find(|name| !launched.containers.contains_key(*name))
+    {
+        let service = name.clone();
+        return Err(ProofError::NotLaunched { service });
+    }
+    let checks = launched
+        .replicas()
+        .filter_map(|replica| Some((replica, stack.services.get(replica.service)?)))
+        .map(|(replica, service)| {
+            let has_ended = launched.completed.contains(replica.service);
+            check_one(engine, replica, service, has_ended)
+        });
     let proofs = try_join_all(checks).await?;
     Ok(proofs.into_iter().min().unwrap_or(Proof::Inspect))
+}
+
+async fn check_one<E: Engine>(
+    engine: &E,
+    replica: Replica<'_>,
+    service: &Service,
+    has_ended: bool,
+) -> Result<Proof, ProofError> {
+    let (name, id) = (replica.name(), replica.id);
+    let seen = match engine.inspect(id).await {
+        Ok(seen) => seen,
+        Err(source) => {
+            return Err(ProofError::Engine {
+                service: name,
+                source,
+            });
+        }
+    };
+    if let Some(what) = disturbance(service, &seen) {
+        return Err(ProofError::Disturbed {
+            service: name,
+            what,
+        });
+    }
+    compare_inspection(&name, service, &seen.limits)?;
+    if has_ended {
+        // It uses nothing any more, and its control group is gone.
+        return Ok(Proof::Kernel);
+    }
+    match engine.kernel_limits(id, &seen) {
+        Some(limits) => compare_kernel(&name, service, &limits).map_err(ProofError::from),
+        None => Ok(Proof::Inspect),
+    }
 }

@@ -196,7 +196,7 @@ impl Cpu {
 }
 
 fn planned_nano_cpus(service: &Service) -> Option<i64> {
-    service.cpus.map(nano_cpus).filter(|nano| *nano > 0)
+    service.cpu_cores().map(nano_cpus).filter(|nano| *nano > 0)
 }
 
 fn planned_memory(service: &Service) -> Option<u64> {

@@ -3,6 +3,7 @@
 mod fuzz;
 mod keys;
 mod real;
+mod served;
 mod started;
 mod values;
 mod volumes;
@@ -103,7 +104,8 @@ impl Case {
     }
 
     pub(super) fn files(&self) -> ComposeFiles {
-        ComposeFiles::read(&self.compose).unwrap_or_else(|problems| panic!("{problems}"))
+        ComposeFiles::read_in(&self.compose, &self.environment)
+            .unwrap_or_else(|problems| panic!("{problems}"))
     }
 
     pub(super) fn resolve_files(&self, files: &ComposeFiles) -> Result<Resolution, Problems> {
@@ -131,8 +133,8 @@ impl Case {
 
     /// The problems of reading or resolving, with the folder taken out.
     pub(super) fn problems(&self) -> Vec<String> {
-        let outcome =
-            ComposeFiles::read(&self.compose).and_then(|files| self.resolve_files(&files));
+        let outcome = ComposeFiles::read_in(&self.compose, &self.environment)
+            .and_then(|files| self.resolve_files(&files));
         let problems = outcome.expect_err("a problem").0;
         let folder = format!("{}/", self.folder.path().display());
         problems

@@ -23,7 +23,12 @@ const WINDOW: Duration = Duration::from_millis(300);
 
 /// Answers every request with 200 and an empty body.
 pub(super) async fn server() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    server_at("127.0.0.1:0".parse().unwrap()).await
+}
+
+/// The same at an address of one's own.
+pub(super) async fn server_at(address: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind(address).await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
@@ -165,7 +170,15 @@ impl Bench {
     }
 
     /// The same where the engine may be in no state to be cleaned.
-    pub(super) async fn run_on(&self, mut on_event: impl FnMut(&FakeEngine, &Event)) -> Came {
+    pub(super) async fn run_on(&self, on_event: impl FnMut(&FakeEngine, &Event)) -> Came {
+        self.try_run(on_event).await.unwrap()
+    }
+
+    /// The same where the sweep may end by an error.
+    pub(super) async fn try_run(
+        &self,
+        mut on_event: impl FnMut(&FakeEngine, &Event),
+    ) -> Result<Came, SweepError> {
         let folder = RunsFolder::under(self.folder.path()).create("r").unwrap();
         let columns = TrialColumns {
             axes: vec!["web".to_owned()],
@@ -196,12 +209,19 @@ impl Bench {
             asked,
             &mut emit,
         )
-        .await
-        .unwrap();
-        Came {
+        .await?;
+        Ok(Came {
             rows: read_trials(&folder.trials_csv()).unwrap().rows,
             summary,
             events,
+        })
+    }
+
+    /// The port of the target.
+    pub(super) fn port(&self) -> u16 {
+        match &self.plan.target {
+            TargetSpec::Service { port, .. } => *port,
+            TargetSpec::Remote { address, .. } => address.port(),
         }
     }
 

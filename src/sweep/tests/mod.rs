@@ -1,9 +1,12 @@
 //! Sweeps over the fake engine, with the real load generator and a loopback server.
 //!
 //! The fake scripts what goes wrong and keeps the order of calls; the real
-//! engine's own sweeps are in tests/it/docker. `bench.rs` is what they share.
+//! engine's own sweeps are in tests/it/docker. `bench.rs` is what they share,
+//! `ahead.rs` tests where two trials meet.
 
+mod ahead;
 mod bench;
+mod replicas;
 mod state;
 
 use std::time::Duration;
@@ -55,26 +58,6 @@ async fn every_window_of_every_trial_has_a_row_and_its_evidence() {
         .unwrap()
         .count();
     assert_eq!(histograms, 4);
-}
-
-#[tokio::test]
-async fn a_trial_is_created_started_and_removed_before_the_next_begins() {
-    let bench = Bench::new(2).await;
-    bench.run(|_, _| {}).await;
-    let words: Vec<String> = bench
-        .engine
-        .changes()
-        .iter()
-        .filter_map(|call| call.split(' ').next().map(str::to_owned))
-        .collect();
-    let one = [
-        "create_network",
-        "create_container",
-        "start",
-        "remove",
-        "remove",
-    ];
-    assert_eq!(words, [one, one].concat());
 }
 
 #[tokio::test]

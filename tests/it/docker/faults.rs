@@ -7,7 +7,7 @@ use super::{Phases, Testbed, assert_nothing_left, docker, wait_until};
 const LIMIT: Duration = Duration::from_mins(2);
 
 /// Waits until the sweep's own events say that a phase has begun.
-fn wait_for_phase(testbed: &Testbed, phase: &str) {
+pub(super) fn wait_for_phase(testbed: &Testbed, phase: &str) {
     let events = testbed.sandbox.path().join("events.jsonl");
     let wanted = format!("\"phase\":\"{phase}\"");
     wait_until(Duration::from_mins(1), || {
@@ -19,7 +19,7 @@ fn wait_for_phase(testbed: &Testbed, phase: &str) {
 }
 
 /// Starts a sweep whose events go to a file.
-fn start(testbed: &Testbed) -> super::Running {
+pub(super) fn start(testbed: &Testbed) -> super::Running {
     let events = std::fs::File::create(testbed.sandbox.path().join("events.jsonl")).unwrap();
     let child = testbed
         .command(&["run", "--json"])

@@ -5,6 +5,7 @@
 mod debugging;
 mod failures;
 mod faults;
+mod replicas;
 mod state;
 mod sweeps;
 

@@ -263,9 +263,12 @@ async fn limits_that_are_not_those_planned_fail_the_launch() {
 async fn contradictions_of_the_stack_are_found_before_anything_is_created() {
     type Change = fn(&mut Stack);
     let cases: [(&str, Change); 5] = [
-        ("services.cache.replicas: 3 replicas", |stack| {
-            stack.services["cache"].replicas = Some(3);
-        }),
+        (
+            "services.cache.replicas: a service without a container",
+            |stack| {
+                stack.services["cache"].replicas = Some(0);
+            },
+        ),
         ("which is not started", |stack| {
             stack.services.shift_remove("cache");
         }),
@@ -345,4 +348,56 @@ fn every_error_chain_says_its_cause_once() {
         chain(&error),
         "create service `db`: create container ns-1: invalid mount"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_replica_is_named() {
+    let engine = engine();
+    let mut stack = stack();
+    stack.services["app"].replicas = Some(2);
+    engine.behave("app#2", ends_with(3, Duration::from_millis(10)));
+    engine.behave(
+        "app#1",
+        Behaviour {
+            answers_after: None,
+            ..Behaviour::default()
+        },
+    );
+    let error = failed(&engine, &stack).await;
+    assert_eq!(error.reason(), "exited");
+    assert_eq!(
+        error.to_string(),
+        "service `app#2` exited with code 3; it last wrote: line 1 | it broke"
+    );
+    // The target is ready when every replica is; the one that is not is named.
+    let engine = self::engine();
+    engine.behave(
+        "app#2",
+        Behaviour {
+            status: 503,
+            ..Behaviour::default()
+        },
+    );
+    let error = failed(&engine, &stack).await;
+    assert_eq!(error.reason(), "not_ready");
+    assert!(
+        error
+            .to_string()
+            .contains("`app#2` at 10.77.0.2:8080: status 503 instead of 200"),
+        "{error}"
+    );
+    assert!(!error.to_string().contains("app#1"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_among_many_containers_is_seen_at_once() {
+    let engine = engine();
+    let mut stack = stack();
+    stack.services["cache"].replicas = Some(40);
+    engine.behave("cache#39", ends_with(5, Duration::from_secs(1)));
+    let begun = Instant::now();
+    let error = failed(&engine, &stack).await;
+    assert_eq!(error.reason(), "exited");
+    assert!(error.to_string().contains("`cache#39`"), "{error}");
+    assert!(begun.elapsed() < Duration::from_secs(10));
 }

@@ -1,5 +1,7 @@
 //! Order, readiness and failure of a launch, on the fake engine in paused time.
 
 mod failure;
+mod hooks;
 mod order;
+mod sharing;
 mod support;

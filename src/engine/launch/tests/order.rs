@@ -6,7 +6,10 @@ use indexmap::IndexMap;
 
 use super::support::*;
 use crate::engine::fake::Behaviour;
-use crate::engine::{HostFacts, Launch, LeftoverKind, Proof, TargetPath, launch};
+use crate::engine::{
+    Engine, HostFacts, Launch, LeftoverKind, Proof, TargetPath, collect_logs, collect_trial_logs,
+    launch,
+};
 
 #[tokio::test(start_paused = true)]
 async fn services_start_when_what_they_depend_on_is_there_and_not_before() {
@@ -28,7 +31,7 @@ async fn services_start_when_what_they_depend_on_is_there_and_not_before() {
     ];
     assert_eq!(engine.changes(), expected);
     assert_eq!(launched.completed.iter().collect::<Vec<_>>(), ["migrate"]);
-    assert_eq!(launched.target.unwrap().port(), 8080);
+    assert_eq!(launched.targets[0].port(), 8080);
     assert_eq!(launched.target_path, Some(TargetPath::Direct));
     assert_eq!(launched.proof, Proof::Inspect);
     assert_eq!(
@@ -104,7 +107,7 @@ async fn without_a_probe_running_and_healthy_is_ready() {
         state: None,
     };
     let launched = launch(&lease, &request).await.unwrap();
-    assert_eq!((launched.target, launched.target_path), (None, None));
+    assert_eq!((launched.targets.len(), launched.target_path), (0, None));
     assert!(!engine.calls().iter().any(|call| call.starts_with("probe")));
 }
 
@@ -118,7 +121,7 @@ async fn a_container_that_cannot_be_reached_is_published_and_a_far_engine_refuse
     let (launched, _lease) = launch_with(&engine, &stack()).await;
     let launched = launched.unwrap();
     assert_eq!(launched.target_path, Some(TargetPath::Published));
-    assert_eq!(launched.target.unwrap().to_string(), "127.0.0.1:8080");
+    assert_eq!(launched.targets[0].to_string(), "127.0.0.1:8080");
 
     let engine = self::engine();
     engine.set_facts(HostFacts {
@@ -185,4 +188,131 @@ async fn a_service_that_turns_unhealthy_before_the_target_answers_is_waited_for(
             .ends_with("db: unhealthy (exit code 1: gone)"),
         "{error}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_replica_is_created_started_asked_and_proved() {
+    let engine = engine();
+    let mut stack = stack();
+    stack.services["app"].replicas = Some(3);
+    engine.behave(
+        "app#2",
+        Behaviour {
+            answers_after: Some(Duration::from_secs(9)),
+            ..Behaviour::default()
+        },
+    );
+    let (launched, lease) = launch_with(&engine, &stack).await;
+    let launched = launched.unwrap();
+    let names: Vec<String> = launched.replicas().map(|one| one.name()).collect();
+    assert_eq!(names, ["app#1", "app#2", "app#3", "migrate", "db", "cache"]);
+    // One address each, in their order, although the second answered last.
+    assert_eq!(launched.targets.len(), 3);
+    for (replica, address) in launched.replicas().zip(&launched.targets) {
+        let seen = engine.inspect(replica.id).await.unwrap();
+        assert_eq!(seen.addresses.values().next(), Some(&address.ip()));
+    }
+    assert!(launched.ready_after >= Duration::from_secs(9));
+    let created: Vec<String> = engine.existing();
+    for number in 1..=3 {
+        let name = lease.tag().name(&format!("app-{number}"));
+        assert!(created.contains(&name), "{name} not in {created:?}");
+        let asked = format!("probe app#{number}");
+        assert!(engine.calls().contains(&asked), "{asked}");
+    }
+    let logs = collect_logs(&*engine, &launched).await;
+    assert_eq!(logs[1].0, "app#2");
+    let by_label = collect_trial_logs(&*engine, lease.tag()).await.unwrap();
+    assert_eq!(by_label[1].0, "app#2");
+    assert!(lease.release().await.is_complete());
+    assert_eq!(engine.existing(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dependency_is_met_when_all_its_replicas_are() {
+    let engine = engine();
+    let mut stack = stack();
+    stack.services["db"].replicas = Some(2);
+    engine.behave(
+        "db#2",
+        Behaviour {
+            healthy_after: Some(Duration::from_secs(20)),
+            ..Behaviour::default()
+        },
+    );
+    let (launched, _lease) = launch_with(&engine, &stack).await;
+    // 20 s until the second is healthy, 2 s of migration after it.
+    assert!(launched.unwrap().ready_after >= Duration::from_secs(22));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_one_shot_with_replicas_is_done_when_all_are() {
+    let engine = engine();
+    let mut stack = stack();
+    stack.services["migrate"].replicas = Some(2);
+    engine.behave("migrate#2", ends_with(0, Duration::from_secs(15)));
+    let (launched, _lease) = launch_with(&engine, &stack).await;
+    let launched = launched.unwrap();
+    assert!(launched.ready_after >= Duration::from_secs(18));
+    assert!(launched.completed.contains("migrate"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn published_replicas_have_a_port_of_the_host_each() {
+    let engine = engine();
+    engine.set_facts(HostFacts {
+        local: true,
+        ..HostFacts::default()
+    });
+    let mut stack = stack();
+    stack.services["app"].replicas = Some(2);
+    let (launched, _lease) = launch_with(&engine, &stack).await;
+    let targets: Vec<String> = launched
+        .unwrap()
+        .targets
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(targets, ["127.0.0.1:8080", "127.0.0.1:8081"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_called_like_a_replica_keeps_its_name() {
+    let engine = engine();
+    let mut stack = stack();
+    stack.services["app"].replicas = Some(2);
+    stack.services.insert("app-1".to_owned(), service(&[]));
+    let (launched, lease) = launch_with(&engine, &stack).await;
+    launched.unwrap();
+    let existing = engine.existing();
+    for part in ["app-1", "app-1_", "app-2"] {
+        assert!(existing.contains(&lease.tag().name(part)), "{part}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_engine_tells_is_looked_at_at_once() {
+    let late = Duration::from_millis(9_260);
+    let mut ready = Vec::new();
+    for tells in [true, false] {
+        let engine = engine();
+        let slow = Behaviour {
+            healthy_after: Some(late),
+            ..Behaviour::default()
+        };
+        engine.behave("db", slow);
+        if tells {
+            engine.tell_news();
+        }
+        let (launched, lease) = launch_with(&engine, &stack()).await;
+        ready.push(launched.unwrap().ready_after);
+        lease.release().await;
+    }
+    // The migration takes two seconds more; the fake tells within 10 ms.
+    let soonest = late + Duration::from_secs(2);
+    assert!(
+        ready[0] >= soonest && ready[0] < soonest + Duration::from_millis(30),
+        "{ready:?}"
+    );
+    assert!(ready[1] > soonest + Duration::from_millis(100), "{ready:?}");
 }

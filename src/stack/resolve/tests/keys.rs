@@ -154,7 +154,7 @@ fn limits_that_no_engine_takes_are_refused() {
         ("deploy: {replicas: two}", "`two` is not a whole number"),
         (
             "deploy: {mode: replicated-job}",
-            "a mode other than `replicated` and `global` is not yet supported",
+            "must be `replicated` or `global`: jobs belong to a swarm",
         ),
         ("mem_swappiness: 101", "out of range (allowed: 0 to 100)"),
         ("memswap_limit: 64m", "needs `mem_limit` beside it"),
@@ -176,10 +176,12 @@ fn limits_that_no_engine_takes_are_refused() {
 #[test]
 fn nothing_is_ignored_without_a_word() {
     assert_eq!(
-        Case::app("image: a\ngpus: all\ndepends: [b]\nimagee: x\nx-own: 1\nnetwork_mode: odd")
-            .problems(),
+        Case::app(
+            "image: a\nuse_api_socket: true\ndepends: [b]\nimagee: x\nx-own: 1\nnetwork_mode: odd"
+        )
+        .problems(),
         [
-            "compose.yaml:4:5: services.app.gpus: this key is not yet supported",
+            "compose.yaml:4:5: services.app.use_api_socket: would hand the engine and the user's registry credentials to the service\n  hint: mount the engine's socket read only under `volumes` if that is meant",
             "compose.yaml:5:5: services.app.depends: there is no such key\n  hint: did you mean `depends_on`?",
             "compose.yaml:6:5: services.app.imagee: there is no such key\n  hint: did you mean `image`?",
             "compose.yaml:8:19: services.app.network_mode: `odd` is not a mode (allowed: none, host, bridge, service:NAME)",

@@ -122,7 +122,7 @@ fn a_long_chain_of_services_is_no_danger() {
 
 #[test]
 fn a_broken_service_matters_only_where_it_is_started() {
-    let text = "services:\n  app: {image: a}\n  broken: {images: x, cpus: -1, gpus: all}\n";
+    let text = "services:\n  app: {image: a}\n  broken: {images: x, cpus: -1, gpus: some}\n";
     let stack = Case::new(text).roots(&["app"]).stack();
     assert_eq!(stack.not_started, ["broken"]);
     assert_eq!(stack.warnings.len(), 1);
@@ -254,5 +254,44 @@ fn mistakes_at_the_top_are_found_when_the_files_are_read() {
         missing
             .to_string()
             .contains("/nowhere/compose.yaml:1:1: the Compose file cannot be read")
+    );
+}
+
+#[test]
+fn a_service_with_0_replicas_is_not_started_nor_waited_for() {
+    let text = "services:
+  app: {image: a, depends_on: {cache: {condition: service_healthy}, db: {condition: service_started}}}
+  cache: {image: b, scale: 0, depends_on: [feeder]}
+  feeder: {image: c, profiles: [x]}
+  db: {image: d}
+";
+    for case in [Case::new(text).roots(&["app"]), Case::new(text)] {
+        let stack = case.stack();
+        assert_eq!(names(&stack), ["app", "db"]);
+        assert_eq!(stack.not_started, ["cache", "feeder"]);
+        let waits: Vec<_> = stack.services["app"].depends_on.keys().collect();
+        assert_eq!(waits, ["db"]);
+        let said = "services.app.depends_on.cache: `cache` has 0 replicas, so it is neither started nor waited for";
+        assert!(
+            stack.warnings.iter().any(|one| one == said),
+            "{:?}",
+            stack.warnings
+        );
+    }
+    let problems = Case::new(text).roots(&["app", "cache"]).problems();
+    assert_eq!(
+        problems,
+        [
+            "compose.yaml:3:28: services.cache.replicas: 0 containers, and the sweep needs this service"
+        ]
+    );
+    let text = "services:
+  app: {image: a, network_mode: 'service:vpn'}
+  vpn: {image: b, deploy: {replicas: 0}}
+";
+    let problems = Case::new(text).roots(&["app"]).problems();
+    assert_eq!(
+        problems,
+        ["compose.yaml:2:33: services.app.network_mode: `vpn` has 0 replicas"]
     );
 }
