@@ -73,7 +73,6 @@ pub use telemetry::{
 };
 pub use trial::{
     LABEL_CELL, LABEL_GOLDEN, LABEL_HELPER, LABEL_OWNER, LABEL_REPLICA, LABEL_RUN, LABEL_SERVICE,
-    LABEL_TRIAL,
-    TrialTag,
+    LABEL_TRIAL, TrialTag,
 };
 pub use watch::{Exit, watch_exits};

@@ -6,8 +6,8 @@ use super::shell::Shared;
 use super::target::host_of;
 use super::{Job, Reason, SweepPlan, TargetSpec};
 use crate::engine::{
-    Engine, Launch, LaunchError, LaunchTarget, Launched, Lease, Prepared, ReadyProbe,
-    TrialState, prepare, start,
+    Engine, Launch, LaunchError, LaunchTarget, Launched, Lease, Prepared, ReadyProbe, TrialState,
+    prepare, start,
 };
 use crate::problem::chain;
 use crate::units::format_duration;

@@ -23,8 +23,7 @@ use super::target::addresses_of;
 use super::{Action, Clock, Ending, Job, Reason, Signal, State, SweepPlan, step};
 use crate::engine::{
     Engine, HostFacts, Launched, Lease, Owner, TargetPath, TeardownReport, TrialState, TrialTag,
-    collect_logs,
-    collect_trial_logs,
+    collect_logs, collect_trial_logs,
 };
 use crate::event::{EventKind, TrialRef};
 use crate::measure::{Judgement, judge};
