@@ -103,7 +103,7 @@ fn every_kind_of_difference_shows() {
         }),
         ("a new file", |root| write(root, "new", b"")),
         ("a missing file", |root| {
-            fs_err::remove_file(root.join("base/1/empty")).unwrap()
+            fs_err::remove_file(root.join("base/1/empty")).unwrap();
         }),
         ("a longer file", |root| write(root, "base/1/empty", b"x")),
         ("permissions", |root| {
