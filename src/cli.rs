@@ -49,6 +49,8 @@ pub enum Command {
     Down(DownArgs),
     /// Run the load generator by itself
     Load(LoadArgs),
+    /// Say whether this host is fit to measure on, and where the engine is
+    Doctor(DoctorArgs),
     /// Remove what nightsweep created and no living run owns; nothing else
     Clean(CleanArgs),
     /// Work on volumes inside a container of nightsweep's own
@@ -226,6 +228,17 @@ pub struct LoadArgs {
     /// With --once: show every request and answer in full
     #[arg(long, requires = "once")]
     pub verbose: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `doctor`
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// End with exit code 3 when anything warns
+    #[arg(long)]
+    pub strict: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

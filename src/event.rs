@@ -81,7 +81,7 @@ pub enum EventKind {
         /// Clones that the sweep makes of them.
         clones: u64,
     },
-    /// A trial begins; its stack is launched next.
+    /// A trial's turn: the one before is gone, and its stack is launched or on its way up already.
     TrialStarted {
         /// Which.
         #[serde(flatten)]
@@ -94,7 +94,8 @@ pub enum EventKind {
         /// Which.
         #[serde(flatten)]
         trial: TrialRef,
-        /// From the first call to the engine. **Units**: seconds.
+        /// From its first call to the engine, or from its start where it was created ahead.
+        /// **Units**: seconds.
         after_s: f64,
         /// Where the target is reached.
         target: String,

@@ -13,7 +13,7 @@ pub(super) async fn clean(
     environment: &Environment,
     printer: Printer,
 ) -> Result<Outcome, AppError> {
-    let engine = DockerEngine::connect(environment.variable("DOCKER_HOST")).await?;
+    let engine = DockerEngine::find(environment.variables()).await?;
     let request = CleanRequest {
         run_id: arguments.run.clone(),
         golden: arguments.golden,

@@ -35,6 +35,8 @@ pub enum Outcome {
     SomeFailed,
     /// The engine was lost on the way; the rows so far stand.
     EngineLost,
+    /// The host is not fit to measure on.
+    Unfit,
     /// The user asked to stop.
     Interrupted,
 }
@@ -44,7 +46,7 @@ impl Outcome {
     pub fn exit_code(self) -> ExitCode {
         ExitCode::from(match self {
             Self::Done => 0,
-            Self::EngineLost => 3,
+            Self::EngineLost | Self::Unfit => 3,
             Self::SomeFailed => 4,
             Self::Interrupted => 130,
         })

@@ -66,7 +66,7 @@ pub(super) fn manifest(
         "repeats": sweep.trials.repeats,
         "seed": sweep.trials.seed,
         "engine": facts,
-        "host": host(),
+        "host": host(facts),
         "images": images,
         "versions": {},
         "cells": cells,
@@ -137,7 +137,7 @@ fn target(target: &TargetSpec) -> Value {
 }
 
 /// The host the generator runs on, as its kernel tells.
-fn host() -> Value {
+fn host(facts: &HostFacts) -> Value {
     let line = |path: &str| {
         fs_err::read_to_string(path)
             .ok()
@@ -149,6 +149,9 @@ fn host() -> Value {
     });
     json!({
         "name": line("/proc/sys/kernel/hostname"),
+        "endpoint": facts.endpoint,
+        "endpoint_reason": facts.endpoint_reason,
+        "endpoint_passed_over": facts.endpoint_passed_over,
         "kernel": line("/proc/sys/kernel/osrelease"),
         "cpu_model": cpu_model,
         "cores": std::thread::available_parallelism().ok().map(std::num::NonZero::get),

@@ -6,9 +6,11 @@
 //! reads variables, clock and randomness.
 
 mod clean;
+mod doctor;
 mod environment;
 mod error;
 mod helper;
+mod images;
 mod init;
 mod inputs;
 mod interrupt;
@@ -60,6 +62,7 @@ fn run_command(cli: Cli) -> ExitCode {
         Command::Up(arguments) => in_runtime(up::up(&arguments, &environment, printer)),
         Command::Down(_) => in_runtime(up::down(&environment, printer)),
         Command::Load(arguments) => in_runtime(load::load(&arguments, &environment, printer)),
+        Command::Doctor(arguments) => in_runtime(doctor::doctor(&arguments, &environment, printer)),
         Command::Clean(arguments) => in_runtime(clean::clean(&arguments, &environment, printer)),
         Command::Helper(arguments) => helper::helper(arguments, printer),
     };

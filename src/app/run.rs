@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use indexmap::IndexMap;
 use serde_json::{Value, json};
 
 use super::environment::Environment;
 use super::error::{AppError, Outcome};
+use super::images;
 use super::inputs::Inputs;
 use super::interrupt::Interrupts;
 use super::jobs::{Choices, sweep_plan};
@@ -16,7 +16,7 @@ use super::manifest::manifest;
 use super::plan::{deduplicated, refuse_unsupported};
 use super::report::draw;
 use crate::cli::RunArgs;
-use crate::engine::{DockerEngine, Engine, HostFacts, ImageFacts, Owner, ensure_images};
+use crate::engine::{DockerEngine, Engine, HostFacts, Owner};
 use crate::event::{Event, EventKind};
 use crate::report::{ConsoleReporter, JsonReporter, PlainReporter, Printer, Reporter};
 use crate::results::{
@@ -24,7 +24,7 @@ use crate::results::{
 };
 use crate::secret::Secrets;
 use crate::stack::Stack;
-use crate::sweep::{Sinks, StatePlan, SweepError, SweepPlan, SweepSummary, run as run_sweep};
+use crate::sweep::{Sinks, SweepError, SweepPlan, SweepSummary, run as run_sweep};
 
 /// After being asked twice to stop, rows must be written within this.
 const LEAVE_LIMIT: Duration = Duration::from_secs(5);
@@ -91,9 +91,9 @@ async fn prepare(
     printer: Printer,
 ) -> Result<Prepared, AppError> {
     let mut inputs = Inputs::read(&arguments.matrix, arguments.only.as_deref(), environment)?;
-    let stacks = inputs.resolve_all()?;
+    let mut stacks = inputs.resolve_all()?;
     refuse_unsupported(&stacks)?;
-    let engine = Arc::new(DockerEngine::connect(environment.variable("DOCKER_HOST")).await?);
+    let engine = Arc::new(DockerEngine::find(environment.variables()).await?);
     let facts = engine.describe().await?;
     let owner = Owner::current().map_err(AppError::environment)?;
     let id = run_id(
@@ -105,8 +105,16 @@ async fn prepare(
         fail_fast: arguments.fail_fast,
         skip_too_large: arguments.skip_too_large,
     };
-    let plan = sweep_plan(&mut inputs, &stacks, id, facts.cpus, choices).await?;
-    let images = ensure_images_of(&*engine, &plan, printer).await?;
+    let mut plan = sweep_plan(&mut inputs, &stacks, id, facts.cpus, choices).await?;
+    let images = images::prepare(
+        &*engine,
+        &mut stacks,
+        &mut plan,
+        &mut inputs.secrets,
+        environment,
+        printer,
+    )
+    .await?;
 
     let folder = RunsFolder::under(&arguments.out).create(&plan.run_id)?;
     let record = manifest(&inputs, &plan, &stacks, environment, &facts, &images);
@@ -228,34 +236,6 @@ fn outcome_of(summary: &SweepSummary) -> Outcome {
     } else {
         Outcome::Done
     }
-}
-
-/// Every image of the trials that will run, fetched once before the first.
-async fn ensure_images_of<E: Engine>(
-    engine: &E,
-    plan: &SweepPlan,
-    printer: Printer,
-) -> Result<IndexMap<String, ImageFacts>, AppError> {
-    let jobs = plan.jobs.iter().filter(|job| job.skip.is_none());
-    let of = |stack: &Arc<Stack>| -> Vec<String> {
-        let services = stack.services.values();
-        services.map(|service| service.image.clone()).collect()
-    };
-    let preparing = match &plan.state {
-        StatePlan::Golden(golden) => golden.specs.as_slice(),
-        StatePlan::Fresh | StatePlan::Keep => &[],
-    };
-    let images: Vec<String> = deduplicated(
-        jobs.flat_map(|job| of(&job.stack))
-            .chain(preparing.iter().flat_map(|spec| of(&spec.stack)))
-            .collect(),
-    );
-    for image in &images {
-        if engine.find_image(image).await?.is_none() {
-            printer.note(&format!("fetching image {image}"));
-        }
-    }
-    Ok(ensure_images(engine, images.iter().map(String::as_str)).await?)
 }
 
 fn open_sinks(

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::environment::Environment;
 use super::error::{AppError, Outcome};
+use super::images;
 use super::inputs::Inputs;
 use super::interrupt::Interrupts;
 use super::jobs::{Choices, sweep_plan};
@@ -11,7 +12,7 @@ use super::plan::refuse_unsupported;
 use crate::cli::UpArgs;
 use crate::engine::{
     DockerEngine, Engine, LABEL_RUN, Launch, LaunchTarget, Launched, Lease, Owner, ReadyProbe,
-    TrialTag, ensure_images, launch, remove_run, watch_exits,
+    TrialTag, Unhealthy, launch, remove_run, watch_exits,
 };
 use crate::matrix::{Plan, State};
 use crate::problem::nearest;
@@ -33,29 +34,27 @@ pub(super) async fn up(
         .cell_index(&arguments.cell)
         .ok_or_else(|| unknown_cell(&inputs.plan, &arguments.cell))?;
     inputs.plan.keep_cell(cell);
-    let stacks = inputs.resolve_all()?;
+    let mut stacks = inputs.resolve_all()?;
     refuse_unsupported(&stacks)?;
-    let engine = Arc::new(DockerEngine::connect(environment.variable("DOCKER_HOST")).await?);
+    let engine = Arc::new(DockerEngine::find(environment.variables()).await?);
     let facts = engine.describe().await?;
     let id = format!(
         "{UP_PREFIX}{:04x}{:04x}",
         environment.now().as_second() & 0xffff,
         environment.random_id()
     );
-    let plan = sweep_plan(
-        &mut inputs,
-        &stacks,
-        id.clone(),
-        facts.cpus,
-        Choices::default(),
+    let choices = Choices::default();
+    let mut plan = sweep_plan(&mut inputs, &stacks, id.clone(), facts.cpus, choices).await?;
+    images::prepare(
+        &*engine,
+        &mut stacks,
+        &mut plan,
+        &mut inputs.secrets,
+        environment,
+        printer,
     )
     .await?;
     let stack = &stacks[0];
-    let images = stack
-        .services
-        .values()
-        .map(|service| service.image.as_str());
-    ensure_images(&*engine, images).await?;
 
     let mut interrupts = Interrupts::listen()?;
     let owner = Owner::current().map_err(AppError::environment)?;
@@ -106,9 +105,10 @@ pub(super) async fn up(
         return Ok(Outcome::Done);
     }
     printer.note("Ctrl-C takes it down (so does `nightsweep down` from another terminal)");
+    let unhealthy = Unhealthy::default();
     tokio::select! {
         () = interrupts.wait() => {}
-        exit = watch_exits(&*engine, &launched) => {
+        exit = watch_exits(&*engine, &launched, &unhealthy) => {
             if let Ok(exit) = exit {
                 let code = exit.exit_code.map_or_else(|| "without a code".to_owned(), |code| format!("with code {code}"));
                 let memory = if exit.oom_killed { ", killed for memory" } else { "" };
@@ -122,7 +122,7 @@ pub(super) async fn up(
 
 /// Takes down whatever `up` launched and left, running or not.
 pub(super) async fn down(environment: &Environment, printer: Printer) -> Result<Outcome, AppError> {
-    let engine = DockerEngine::connect(environment.variable("DOCKER_HOST")).await?;
+    let engine = DockerEngine::find(environment.variables()).await?;
     let found = engine.list_ours(&[LABEL_RUN.to_owned()]).await?;
     let mut runs: Vec<String> = found
         .iter()
@@ -185,6 +185,9 @@ fn target_of(plan: &SweepPlan) -> (Option<LaunchTarget>, Option<ReadyProbe>) {
 fn describe(launched: &Launched, printer: Printer) {
     for target in &launched.targets {
         printer.data(&format!("http://{target}"));
+    }
+    for warning in &launched.warnings {
+        printer.note(&format!("warning: {warning}"));
     }
     printer.note(&format!(
         "ready after {:.1} s",

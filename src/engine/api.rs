@@ -15,8 +15,9 @@ use serde::Serialize;
 
 use super::EngineError;
 use super::cgroup::KernelLimits;
+use super::images::{BuildSource, Credentials, ProgressSink};
 use super::probe::{self, ProbeAnswer, ProbeFailure, ReadyProbe};
-use crate::stack::{Hook, Network, Service, Volume};
+use crate::stack::{Build, Hook, Network, Service, Volume};
 
 /// Labels of everything one trial creates.
 pub type Labels = IndexMap<String, String>;
@@ -135,6 +136,10 @@ pub struct Counters {
 pub struct HostFacts {
     /// Where the engine was reached.
     pub endpoint: String,
+    /// Which rule named that place.
+    pub endpoint_reason: String,
+    /// Places that were named or tried and not taken, each with why.
+    pub endpoint_passed_over: Vec<String>,
     /// Engine version.
     pub engine_version: String,
     /// API version agreed on.
@@ -162,12 +167,64 @@ pub struct HostFacts {
 /// An image the engine holds.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct ImageFacts {
-    /// Content digest.
+    /// Content digest of its configuration: the id that containers are launched by.
     pub digest: String,
+    /// `repository@digest` by which registries know it; empty for one that was never in any.
+    pub repo_digests: Vec<String>,
+    /// How the sweep came by it.
+    pub origin: ImageOrigin,
+    /// When the engine last gave it a tag, RFC 3339; `None` where it does not tell.
+    #[serde(skip)]
+    pub tagged_at: Option<String>,
     /// Size on disk. **Units**: bytes.
     pub size_bytes: u64,
     /// Whether it brings a healthcheck of its own.
     pub has_healthcheck: bool,
+}
+
+/// How a sweep came by an image.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ImageOrigin {
+    /// The engine held it.
+    #[default]
+    Held,
+    /// It was pulled.
+    Pulled,
+    /// It is built from the Compose file, now or by an earlier run.
+    Built,
+}
+
+/// An image to pull.
+#[derive(Debug, Clone, Copy)]
+pub struct PullRequest<'a> {
+    /// Its name.
+    pub image: &'a str,
+    /// Platform, where one is asked for.
+    pub platform: Option<&'a str>,
+    /// What its registry is told.
+    pub credentials: Option<&'a Credentials>,
+}
+
+/// An image to build.
+#[derive(Debug, Clone, Copy)]
+pub struct BuildRequest<'a> {
+    /// What it is called in messages.
+    pub words: &'a str,
+    /// Name it gets.
+    pub tag: &'a str,
+    /// Options of the Compose file.
+    pub build: &'a Build,
+    /// Platform, where one is asked for.
+    pub platform: Option<&'a str>,
+    /// The steps' path in the context.
+    pub dockerfile: &'a str,
+    /// What the steps work on.
+    pub source: &'a BuildSource,
+    /// Labels to carry, the user's and ours.
+    pub labels: &'a Labels,
+    /// What the registries of the images it starts from are told.
+    pub credentials: &'a [Credentials],
 }
 
 /// A volume the engine holds.
@@ -221,7 +278,21 @@ pub trait Engine: Send + Sync + 'static {
         image: &str,
     ) -> impl Future<Output = Result<Option<ImageFacts>, EngineError>> + Send;
     /// Fetches the image from its registry.
-    fn pull_image(&self, image: &str) -> impl Future<Output = Result<(), EngineError>> + Send;
+    ///
+    /// **Errors**: `ImageMissing` with the registry's words, whatever they are.
+    fn pull_image(
+        &self,
+        request: PullRequest<'_>,
+        progress: ProgressSink<'_>,
+    ) -> impl Future<Output = Result<(), EngineError>> + Send;
+    /// Builds an image and tags it.
+    ///
+    /// **Errors**: `Other` for a step that failed, with the step and the end of its log.
+    fn build_image(
+        &self,
+        request: BuildRequest<'_>,
+        progress: ProgressSink<'_>,
+    ) -> impl Future<Output = Result<(), EngineError>> + Send;
     /// Makes an image out of a tar archive of its files; `changes` are lines of a Dockerfile.
     fn import_image(
         &self,

@@ -118,7 +118,17 @@ fn hint_for(kind: EngineErrorKind, object: &str, cause: &str) -> Option<String> 
                 .to_owned()
         }
         EngineErrorKind::Other if cause.contains("HTTP request to an HTTPS server") => {
-            "this engine wants TLS, which is not yet supported: use its socket".to_owned()
+            "this engine wants TLS: set DOCKER_TLS_VERIFY=1, and DOCKER_CERT_PATH to the folder of \
+             ca.pem, cert.pem and key.pem"
+                .to_owned()
+        }
+        EngineErrorKind::Other if cause.contains("peer certificate") => {
+            "the ca.pem used does not vouch for this engine: take the one that its certificate \
+             was made with"
+                .to_owned()
+        }
+        EngineErrorKind::Other if object.starts_with("ssh://") => {
+            "`ssh HOST docker version` must work without asking for anything".to_owned()
         }
         EngineErrorKind::Conflict if cause.contains("already in use by container") => {
             "an earlier process left it behind: remove it with `nightsweep clean`".to_owned()

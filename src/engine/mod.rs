@@ -5,9 +5,10 @@
 //! matrix; it gets a resolved stack and gives back addresses, proof and counters.
 //!
 //! In reading order: `api.rs` (the trait), `support.rs` (what no
-//! launch can do yet), `trial.rs` (names and labels), `replica.rs` (a service with several containers),
+//! launch can do yet), `images/` (pulled or built before the sweep), `trial.rs`
+//! (names and labels), `replica.rs` (a service with several containers),
 //! `launch/` (from nothing to ready), `proof.rs` (limits in force), `telemetry.rs`,
-//! `host.rs` and `cgroup.rs` (counters), `watch.rs` (exits), `logs.rs`,
+//! `host.rs` and `cgroup.rs` (counters), `watch.rs` (exits), `unhealthy.rs`, `logs.rs`,
 //! `golden/` (volumes that are prepared once and cloned),
 //! `teardown.rs` (the lease), `owner.rs` and `clean.rs` (leftovers), `docker/`
 //! (the real engine) and `fake/` (a scripted one for tests).
@@ -15,6 +16,7 @@
 mod api;
 mod cgroup;
 mod clean;
+mod cli_config;
 mod docker;
 mod error;
 pub mod fake;
@@ -31,6 +33,7 @@ mod support;
 mod teardown;
 mod telemetry;
 mod trial;
+mod unhealthy;
 mod watch;
 
 #[cfg(test)]
@@ -40,12 +43,14 @@ mod docker_tests;
 mod tests;
 
 pub use api::{
-    ContainerId, ContainerRequest, Counters, Engine, Health, HostFacts, ImageFacts, Inspection,
-    Labels, Leftover, LeftoverKind, Limits, RunState, VolumeFacts,
+    BuildRequest, ContainerId, ContainerRequest, Counters, Engine, Health, HostFacts, ImageFacts,
+    ImageOrigin, Inspection, Labels, Leftover, LeftoverKind, Limits, PullRequest, RunState,
+    VolumeFacts,
 };
 pub use cgroup::{Cgroup, CpuQuota, KernelLimit, KernelLimits, find_cgroup, read_kernel_limits};
 pub use clean::{CleanReport, CleanRequest, clean, remove_run};
-pub use docker::DockerEngine;
+pub use cli_config::CliConfig;
+pub use docker::{DockerEngine, Examination};
 pub use error::{EngineError, EngineErrorKind};
 pub use golden::{
     CloneSource, CloneWay, ClonedState, GOLDEN_USE_LABEL, GoldenFacts, GoldenKey, HelperArchive,
@@ -54,7 +59,10 @@ pub use golden::{
     golden_label_filter, helper_archive, register_use, run_helper, seal,
 };
 pub use host::{HostCpu, HostUse, host_use, parse_host_cpu, read_host_cpu};
-pub use images::ensure_images;
+pub use images::{
+    BuildContext, BuildSource, Credentials, ImageMissing, ImageProgress, ImagesMissing, Keyring,
+    PrepareError, PreparedImages, ProgressSink, prepare_images,
+};
 pub use launch::{
     Launch, LaunchError, LaunchTarget, Launched, Prepared, TargetPath, launch, prepare, start,
 };
@@ -72,7 +80,8 @@ pub use telemetry::{
     CounterDelta, Reading, Readings, ServiceUse, difference, differences, snapshot,
 };
 pub use trial::{
-    LABEL_CELL, LABEL_GOLDEN, LABEL_HELPER, LABEL_OWNER, LABEL_REPLICA, LABEL_RUN, LABEL_SERVICE,
-    LABEL_TRIAL, TrialTag,
+    LABEL_BUILD, LABEL_CELL, LABEL_GOLDEN, LABEL_HELPER, LABEL_OWNER, LABEL_REPLICA, LABEL_RUN,
+    LABEL_SERVICE, LABEL_TRIAL, TrialTag,
 };
+pub use unhealthy::Unhealthy;
 pub use watch::{Exit, watch_exits};

@@ -5,7 +5,8 @@
 //! Pure. Read `docker/requests.rs` next, which passes the rest on.
 
 use super::docker::rehearse;
-use crate::stack::{Service, Stack, is_image_reference};
+use super::images::build::refused_key;
+use crate::stack::{Build, PullPolicy, Service, Stack, is_image_reference};
 
 /// Keys that are understood and cannot be launched yet.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -42,15 +43,17 @@ pub fn check_stack(stack: &Stack) -> Result<(), Unsupported> {
 }
 
 fn check_service(service: &Service, refuse: &mut dyn FnMut(&str, &str)) {
-    if service
+    // A build that may not be needed is looked at when it is.
+    let is_built =
+        |build: &&Build| build.names_no_image || service.pull_policy == Some(PullPolicy::Build);
+    if let Some(what) = service
         .build
         .as_ref()
-        .is_some_and(|build| build.names_no_image)
+        .filter(is_built)
+        .and_then(refused_key)
     {
-        refuse(
-            "build",
-            "building an image (build it first, and name it with `image:` here or in an override)",
-        );
+        let (key, what) = what.split_once(": ").unwrap_or(("", &what));
+        refuse(&format!("build.{key}"), what);
     }
 }
 
@@ -120,7 +123,7 @@ fn sharing(service: &Service) -> impl Iterator<Item = (&'static str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stack::{Attachment, Build, Mount, MountSource};
+    use crate::stack::{Attachment, Mount, MountSource};
 
     fn refused(change: impl FnOnce(&mut Service)) -> Vec<String> {
         let mut service = Service {
@@ -154,6 +157,7 @@ mod tests {
             service.image = "app:|1|".to_owned();
             service.build = Some(Build {
                 names_no_image: true,
+                context: "git@host:r.git".to_owned(),
                 ..Build::default()
             });
             service.read_only = true;
@@ -165,7 +169,11 @@ mod tests {
             .collect();
         assert_eq!(
             keys,
-            ["services.app.image", "services.app.build", "services.app",]
+            [
+                "services.app.image",
+                "services.app.build.context",
+                "services.app",
+            ]
         );
         assert_eq!(
             lines[2],

@@ -10,8 +10,8 @@ use super::fake::{Behaviour, FakeCall, FakeEngine, FakeExit, FakeFault};
 use super::{
     CleanRequest, ContainerRequest, CpuQuota, Engine, EngineError, EngineErrorKind, Exit,
     KernelLimit, KernelLimits, LABEL_GOLDEN, LABEL_OWNER, LABEL_RUN, LABEL_TRIAL, Labels, Launched,
-    Lease, LeftoverKind, Limits, Owner, Proof, ProofError, TrialTag, check_limits, clean,
-    collect_logs, collect_trial_logs, differences, ensure_images, snapshot, watch_exits,
+    Lease, LeftoverKind, Limits, Owner, Proof, ProofError, TrialTag, Unhealthy, check_limits,
+    clean, collect_logs, collect_trial_logs, differences, snapshot, watch_exits,
 };
 use crate::stack::{Network, Service, Stack};
 
@@ -73,6 +73,7 @@ async fn running(engine: &FakeEngine, stack: &Stack, tag: &TrialTag) -> Launched
         subject: "app".to_owned(),
         completed: IndexSet::new(),
         may_complete: IndexSet::new(),
+        warnings: Vec::new(),
         targets: Vec::new(),
         target_path: None,
         proof: Proof::Inspect,
@@ -92,9 +93,12 @@ async fn two_services() -> (FakeEngine, Launched) {
 
 /// The watch, with an end: a test must fail, not hang.
 async fn watched(engine: &FakeEngine, launched: &Launched) -> Result<Exit, EngineError> {
-    tokio::time::timeout(Duration::from_mins(10), watch_exits(engine, launched))
-        .await
-        .expect("the exit is seen within minutes")
+    tokio::time::timeout(
+        Duration::from_mins(10),
+        watch_exits(engine, launched, &Unhealthy::default()),
+    )
+    .await
+    .expect("the exit is seen within minutes")
 }
 
 #[tokio::test(start_paused = true)]
@@ -130,9 +134,12 @@ async fn a_completed_one_shot_and_a_leaf_that_ends_well_are_no_exits() {
     engine.end("db", well);
     let while_watching = Duration::from_mins(2);
     assert!(
-        tokio::time::timeout(while_watching, watch_exits(&engine, &launched))
-            .await
-            .is_err()
+        tokio::time::timeout(
+            while_watching,
+            watch_exits(&engine, &launched, &Unhealthy::default())
+        )
+        .await
+        .is_err()
     );
 
     engine.end("app", well);
@@ -143,9 +150,12 @@ async fn a_completed_one_shot_and_a_leaf_that_ends_well_are_no_exits() {
         .completed
         .extend(["app".to_owned(), "db".to_owned()]);
     assert!(
-        tokio::time::timeout(while_watching, watch_exits(&engine, &launched))
-            .await
-            .is_err()
+        tokio::time::timeout(
+            while_watching,
+            watch_exits(&engine, &launched, &Unhealthy::default())
+        )
+        .await
+        .is_err()
     );
 }
 
@@ -181,9 +191,12 @@ async fn an_engine_that_is_lost_ends_the_watch_and_a_hiccup_does_not() {
     }
     let minute = Duration::from_mins(1);
     assert!(
-        tokio::time::timeout(minute, watch_exits(&engine, &launched))
-            .await
-            .is_err()
+        tokio::time::timeout(
+            minute,
+            watch_exits(&engine, &launched, &Unhealthy::default())
+        )
+        .await
+        .is_err()
     );
     engine.fault_always(
         FakeCall::Inspect,
@@ -306,20 +319,6 @@ async fn logs_are_kept_by_service_and_one_that_cannot_be_read_says_so() {
         .await
         .unwrap();
     assert_eq!(by_label[0], logs[0]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn images_are_pulled_only_where_they_are_missing() {
-    let engine = FakeEngine::new();
-    engine.add_pullable("db:2");
-    let facts = ensure_images(&engine, ["app:1", "db:2", "app:1"])
-        .await
-        .unwrap();
-    assert_eq!(facts.keys().collect::<Vec<_>>(), ["app:1", "db:2"]);
-    assert_eq!(engine.changes(), ["pull_image db:2"]);
-    let error = ensure_images(&engine, ["gone:1"]).await.unwrap_err();
-    assert_eq!(error.kind, EngineErrorKind::ImageMissing);
-    assert!(error.is_environment());
 }
 
 async fn leased() -> (Arc<FakeEngine>, Lease<FakeEngine>) {

@@ -24,8 +24,10 @@ pub const LABEL_REPLICA: &str = "nightsweep.replica";
 pub const LABEL_GOLDEN: &str = "nightsweep.golden";
 /// Label of the image that works on volumes.
 pub const LABEL_HELPER: &str = "nightsweep.helper";
+/// Label of images that were built here, with their content key; they outlive runs.
+pub const LABEL_BUILD: &str = "nightsweep.build";
 /// All of them: nobody else's may count.
-pub(super) const OUR_LABELS: [&str; 7] = [
+pub(super) const OUR_LABELS: [&str; 8] = [
     LABEL_RUN,
     LABEL_TRIAL,
     LABEL_CELL,
@@ -33,6 +35,7 @@ pub(super) const OUR_LABELS: [&str; 7] = [
     LABEL_SERVICE,
     LABEL_REPLICA,
     LABEL_GOLDEN,
+    LABEL_BUILD,
 ];
 
 /// Which trial something belongs to.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::select_all;
 
-use super::{Engine, EngineError, EngineErrorKind, Launched, Replica, RunState};
+use super::{Engine, EngineError, EngineErrorKind, Launched, Replica, RunState, Unhealthy};
 
 /// Between two looks, beside the engine's own word: its answer may get lost with
 /// the engine itself. Long, since looking costs CPU time of the host under test.
@@ -30,19 +30,24 @@ pub struct Exit {
     pub is_restarted: bool,
 }
 
-/// Comes back when any container ends that should go on.
+/// Comes back when any container ends that should go on; notes failing healthchecks on
+/// the way.
 ///
 /// A service that ran to its end during the launch is not watched; one that
 /// nobody depends on may end with exit code 0 without being reported.
 ///
 /// **Errors**: the engine does not answer any more.
 /// **Cancel**: safe; nothing changes.
-pub async fn watch_exits<E: Engine>(engine: &E, launched: &Launched) -> Result<Exit, EngineError> {
+pub async fn watch_exits<E: Engine>(
+    engine: &E,
+    launched: &Launched,
+    unhealthy: &Unhealthy,
+) -> Result<Exit, EngineError> {
     let mut watched: Vec<_> = launched
         .running()
         .map(|replica| {
             let may_complete = launched.may_complete.contains(replica.service);
-            Box::pin(watch_one(engine, replica, may_complete))
+            Box::pin(watch_one(engine, replica, may_complete, unhealthy))
         })
         .collect();
     if watched.is_empty() {
@@ -64,6 +69,7 @@ async fn watch_one<E: Engine>(
     engine: &E,
     replica: Replica<'_>,
     may_complete: bool,
+    unhealthy: &Unhealthy,
 ) -> Result<Option<Exit>, EngineError> {
     let exit = |exit_code, oom_killed, is_restarted| {
         Ok(Some(Exit {
@@ -89,7 +95,10 @@ async fn watch_one<E: Engine>(
             Ok(seen) if *first_pid.get_or_insert(seen.pid) != seen.pid => {
                 return exit(None, false, true);
             }
-            Ok(_) => n_failures = 0,
+            Ok(seen) => {
+                n_failures = 0;
+                unhealthy.note(replica.name(), &seen);
+            }
             Err(error) if error.kind == EngineErrorKind::NotFound => {
                 return exit(None, false, false);
             }

@@ -11,7 +11,9 @@
 
 mod best;
 mod console;
+mod doctor;
 mod exchange;
+mod images;
 mod json;
 mod plain;
 mod plan;
@@ -21,7 +23,9 @@ mod table;
 
 pub use best::best_tables;
 pub use console::ConsoleReporter;
+pub use doctor::{Check, CheckState, doctor_text};
 pub use exchange::{exchange_text, exchanges_json};
+pub use images::ImageLines;
 pub use json::JsonReporter;
 pub use plain::PlainReporter;
 pub use plan::plan_text;

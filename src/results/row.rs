@@ -160,7 +160,8 @@ pub struct TrialRow {
     pub proof: Option<String>,
     /// `direct`, `published` or `remote`.
     pub target_path: Option<String>,
-    /// Launch to ready plus teardown. **Units**: seconds.
+    /// Time without load: launch to ready, from when the trial before was gone, plus
+    /// teardown. What overlaps is counted once. **Units**: seconds.
     pub dead_time_s: Option<f64>,
     /// Containers of the subject.
     pub replicas: Option<u32>,

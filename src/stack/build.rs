@@ -1,21 +1,23 @@
 //! `image` and `build`: what a container is made from, and how that is made.
 //!
-//! Nothing is built here and no folder is opened; the name that Compose would
-//! give an image without one is given here too, so that an image built by
-//! `docker compose build` is the one that is meant. Pure but for paths made absolute.
+//! Nothing is built here and no folder is opened. Until it is built, an image
+//! without a name has the one that Compose would give it. Pure but for paths made absolute.
+
+use std::time::Duration;
 
 use indexmap::IndexMap;
 
 use super::field::Field;
 use super::merge;
-use super::model::Build;
+use super::model::{Build, PullPolicy};
 use super::mounts::host_path;
 use super::notes::Notes;
 use super::process;
 use super::service::ServiceReader;
 use super::template::Lookup;
 
-const NOT_BUILT_RULE: &str = "not built: the image of that name is used as it is";
+const NOT_BUILT_RULE: &str = "built only where the engine holds no image of that name, or where cells build it \
+     differently; `pull_policy: build` builds it anyway";
 
 const PROCEDURE_RULE: &str =
     "says how an image is built, stored or named, not what is in it; it has no effect here";
@@ -49,7 +51,9 @@ pub(super) fn read(reader: &mut ServiceReader<'_>, root: &Field<'_>) -> (String,
     };
     let mut build = build(reader, &field);
     let name = if let Some(image) = image {
-        reader.notes.rule(NOT_BUILT_RULE, field.to_string());
+        if root.node.get("pull_policy").and_then(|node| node.as_text()) != Some("build") {
+            reader.notes.rule(NOT_BUILT_RULE, field.to_string());
+        }
         image_name(&image, &mut reader.notes).unwrap_or_default()
     } else {
         build.names_no_image = true;
@@ -80,7 +84,10 @@ fn image_name(field: &Field<'_>, notes: &mut Notes) -> Option<String> {
 fn build(reader: &mut ServiceReader<'_>, field: &Field<'_>) -> Build {
     let named = merge::build_map(field.node);
     let root = field.with(&named);
-    let mut build = Build::default();
+    let mut build = Build {
+        place: field.key_place().to_string(),
+        ..Build::default()
+    };
     let mut has_context = false;
     for item in root.entries(&mut reader.notes) {
         let key = item.key();
@@ -108,8 +115,12 @@ fn build(reader: &mut ServiceReader<'_>, field: &Field<'_>) -> Build {
             "additional_contexts" => {
                 build.additional_contexts = process::pairs(&root, key, notes);
             }
-            "cache_from" | "cache_to" | "no_cache" | "pull" | "tags" | "provenance" | "sbom"
-            | "no_cache_filter" | "isolation" => notes.rule(PROCEDURE_RULE, item.to_string()),
+            "cache_from" => build.cache_from = item.texts(notes),
+            "no_cache" => build.no_cache = item.boolean(notes).unwrap_or_default(),
+            "pull" => build.pull = item.boolean(notes).unwrap_or_default(),
+            "cache_to" | "tags" | "provenance" | "sbom" | "no_cache_filter" | "isolation" => {
+                notes.rule(PROCEDURE_RULE, item.to_string());
+            }
             "ssh" | "secrets" | "entitlements" | "privileged" | "ulimits" => {
                 item.problem_with_hint(
                     notes,
@@ -157,6 +168,56 @@ fn context(reader: &mut ServiceReader<'_>, field: &Field<'_>) -> Option<String> 
         return Some(written);
     }
     Some(host_path(reader, field, &written)?.display().to_string())
+}
+
+/// `pull_policy`: when the image is fetched.
+pub(super) fn pull_policy(root: &Field<'_>, notes: &mut Notes) -> Option<PullPolicy> {
+    let field = root
+        .get("pull_policy")
+        .filter(|field| !field.node.is_null())?;
+    let text = field.filled_text(notes)?;
+    let policy = parse_pull_policy(&text);
+    if policy.is_none() {
+        let allowed = "always, missing, if_not_present, never, build, daily, weekly, every_<time> such as every_12h";
+        field.problem(
+            notes,
+            format!("`{text}` is not a policy (allowed: {allowed})"),
+        );
+    }
+    policy
+}
+
+fn parse_pull_policy(text: &str) -> Option<PullPolicy> {
+    const DAY: u64 = 24 * 60 * 60;
+    Some(match text {
+        "always" => PullPolicy::Always,
+        "missing" | "if_not_present" => PullPolicy::Missing,
+        "never" => PullPolicy::Never,
+        "build" => PullPolicy::Build,
+        "daily" => PullPolicy::Every(Duration::from_secs(DAY)),
+        "weekly" => PullPolicy::Every(Duration::from_secs(7 * DAY)),
+        _ => {
+            // Largest unit first, each at most once, as Compose takes it.
+            let mut rest = text
+                .strip_prefix("every_")
+                .filter(|rest| !rest.is_empty())?;
+            let mut seconds = 0_u64;
+            for (unit, length) in [('w', 7 * DAY), ('d', DAY), ('h', 3600), ('m', 60), ('s', 1)] {
+                let n_digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+                if n_digits > 0
+                    && let Some(after) = rest[n_digits..].strip_prefix(unit)
+                {
+                    let count: u64 = rest[..n_digits].parse().ok()?;
+                    seconds = seconds.checked_add(count.checked_mul(length)?)?;
+                    rest = after;
+                }
+            }
+            if !rest.is_empty() {
+                return None;
+            }
+            PullPolicy::Every(Duration::from_secs(seconds))
+        }
+    })
 }
 
 /// Arguments by name; a bare name takes the project's value and is absent without one.
@@ -220,4 +281,30 @@ pub fn is_image_reference(text: &str) -> bool {
             .is_some_and(|(_, hex)| hex.len() >= 32 && hex.chars().all(|c| c.is_ascii_hexdigit()))
     });
     path_fits && tag_fits && digest_fits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_are_compose_s_own_words() {
+        let every = |seconds| Some(PullPolicy::Every(Duration::from_secs(seconds)));
+        for (text, policy) in [
+            ("always", Some(PullPolicy::Always)),
+            ("if_not_present", Some(PullPolicy::Missing)),
+            ("build", Some(PullPolicy::Build)),
+            ("daily", every(86_400)),
+            ("weekly", every(604_800)),
+            ("every_1w2d3h", every(604_800 + 2 * 86_400 + 3 * 3600)),
+            ("every_90m", every(5_400)),
+            ("every_", None),
+            ("every_3", None),
+            ("every_1h1d", None),
+            ("every_99999999999999999999w", None),
+            ("sometimes", None),
+        ] {
+            assert_eq!(parse_pull_policy(text), policy, "{text}");
+        }
+    }
 }

@@ -49,7 +49,8 @@ pub use explain::{Origins, ValueOrigin};
 pub use files::ComposeFiles;
 pub use model::{
     AddressRange, Attachment, BlockIo, Build, Condition, Dependency, Device, DeviceRequest,
-    Healthcheck, Hook, Mount, MountSource, Network, Service, Stack, Volume, VolumesFrom,
+    Healthcheck, Hook, Mount, MountSource, Network, PullPolicy, Service, Stack, Volume,
+    VolumesFrom,
 };
 pub use namespaces::shared_service;
 pub use resolve::{Resolution, ResolveRequest};

@@ -37,6 +37,12 @@ pub struct Stack {
 pub struct Service {
     /// Image reference.
     pub image: String,
+    /// Image by content, once it is known: what is launched, whatever the tag says by then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image_id: Option<String>,
+    /// When the image is fetched, where the file says so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pull_policy: Option<PullPolicy>,
     /// How the image is made, where the file says so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub build: Option<Build>,
@@ -236,6 +242,39 @@ impl Service {
             Some(quota_us()? as f64 / self.cpu_period.unwrap_or(100_000) as f64)
         })
     }
+
+    /// What the engine is asked to launch: the content where it is known, else the name.
+    pub fn launched_image(&self) -> &str {
+        self.image_id.as_deref().unwrap_or(&self.image)
+    }
+}
+
+/// When an image is fetched from its registry.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PullPolicy {
+    /// Where the engine does not hold it.
+    #[default]
+    Missing,
+    /// Before every sweep.
+    Always,
+    /// At no time.
+    Never,
+    /// At no time: it is built.
+    Build,
+    /// Where it was tagged longer ago than this.
+    Every(Duration),
+}
+
+impl Serialize for PullPolicy {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Missing => serializer.serialize_str("missing"),
+            Self::Always => serializer.serialize_str("always"),
+            Self::Never => serializer.serialize_str("never"),
+            Self::Build => serializer.serialize_str("build"),
+            Self::Every(age) => serializer.serialize_str(&format!("every_{}s", age.as_secs())),
+        }
+    }
 }
 
 /// How an image is made.
@@ -275,6 +314,18 @@ pub struct Build {
     /// Platforms to make it for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub platforms: Vec<String>,
+    /// Images whose layers may be used again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cache_from: Vec<String>,
+    /// Whether every step is run, whatever was built before.
+    #[serde(skip_serializing_if = "is_off")]
+    pub no_cache: bool,
+    /// Whether the images it starts from are fetched although the engine holds them.
+    #[serde(skip_serializing_if = "is_off")]
+    pub pull: bool,
+    /// Place in the file, for messages.
+    #[serde(skip)]
+    pub place: String,
 }
 
 /// A device of the host inside a container.

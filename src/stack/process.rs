@@ -2,6 +2,8 @@
 //!
 //! Pure.
 
+use std::time::Duration;
+
 use indexmap::IndexMap;
 
 use super::field::Field;
@@ -20,6 +22,8 @@ const CGROUP_PARENT_RULE: &str = "a group of the host's, shared with whatever el
 
 const ANNOTATIONS_RULE: &str = "an engine before version 24 (API 1.43) drops them";
 
+/// **Source**: Docker Engine, "cannot be less than 1ms"; 0 keeps the default.
+const LEAST_HEALTH_TIME: Duration = Duration::from_millis(1);
 const START_INTERVAL_RULE: &str = "an engine before version 25 uses `interval` from the start";
 
 /// Reads the keys that need nothing but themselves.
@@ -142,9 +146,15 @@ fn healthcheck(field: &Field<'_>, notes: &mut Notes) -> Option<Healthcheck> {
         notes.rule(START_INTERVAL_RULE, start_interval.to_string());
     }
     let mut duration = |key| {
-        field
-            .get(key)
-            .and_then(|field: Field<'_>| field.duration(notes))
+        let field: Field<'_> = field.get(key)?;
+        let duration = field.duration(notes)?;
+        if !duration.is_zero() && duration < LEAST_HEALTH_TIME {
+            field.problem(
+                notes,
+                "is less than 1ms, which no engine takes (0 is the default)",
+            );
+        }
+        Some(duration)
     };
     let mut healthcheck = Healthcheck {
         test: Vec::new(),

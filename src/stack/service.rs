@@ -34,6 +34,7 @@ const WINDOWS_ONLY_RULE: &str = "only an engine on Windows uses this; it has no 
 const READ: &[&str] = &[
     "image",
     "build",
+    "pull_policy",
     "command",
     "entrypoint",
     "environment",
@@ -136,10 +137,6 @@ const RULED: &[(&str, &str)] = &[
     (
         "logging",
         "the engine's own log is kept instead, so that a failed trial can show it",
-    ),
-    (
-        "pull_policy",
-        "an image is pulled where it is missing and then stays the same for the whole sweep",
     ),
     ("cpu_count", WINDOWS_RULE),
     ("cpu_percent", WINDOWS_RULE),
@@ -287,6 +284,7 @@ impl<'a> ServiceReader<'a> {
         let mut service = Service {
             image,
             build,
+            pull_policy: build::pull_policy(&root, &mut self.notes),
             environment: environment::read(self, &root),
             mounts: mounts::read(self, &root),
             devices: devices::read(&root, &mut self.notes),
@@ -322,8 +320,7 @@ impl<'a> ServiceReader<'a> {
             if let Some((_, rule)) = RULED.iter().find(|(ruled, _)| *ruled == key) {
                 let is_idle = field.node.is_null()
                     || (key == "restart" && field.node.as_text() == Some("no"))
-                    || (key == "isolation" && field.node.as_text() == Some("default"))
-                    || matches!(field.node.as_text(), Some("missing" | "if_not_present"));
+                    || (key == "isolation" && field.node.as_text() == Some("default"));
                 if !rule.is_empty() && !is_idle {
                     self.notes.rule(rule, field.to_string());
                 }

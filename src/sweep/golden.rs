@@ -94,7 +94,7 @@ pub(super) async fn prepared_key<E: Engine>(
     spec: &GoldenSpec,
 ) -> Result<GoldenKey, Reason> {
     let mut digests = IndexMap::new();
-    for service in spec.stack.services.values() {
+    for (name, service) in &spec.stack.services {
         let found = engine.find_image(&service.image).await;
         let facts = found.map_err(|error| failure(&error))?;
         let facts = facts.ok_or_else(|| {
@@ -103,7 +103,7 @@ pub(super) async fn prepared_key<E: Engine>(
                 service.image
             ))
         })?;
-        digests.insert(service.image.clone(), facts.digest);
+        digests.insert(name.clone(), facts.digest);
     }
     Ok(key_of_prepared(spec, &digests))
 }

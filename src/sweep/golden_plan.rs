@@ -141,7 +141,7 @@ pub fn definition(
     json!({ "format": 1, "volumes": volumes, "services": writers, "seed": seed }).to_string()
 }
 
-/// The key of a golden that is prepared; digests by image of all services that run then.
+/// The key of a golden that is prepared; digests by service, of all that run then.
 pub(super) fn key_of_prepared(spec: &GoldenSpec, digests: &IndexMap<String, String>) -> GoldenKey {
     let mut digests: Vec<_> = digests.iter().collect();
     digests.sort();

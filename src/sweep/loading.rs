@@ -8,12 +8,12 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::FusedFuture;
 
-use super::edge::host_busy_cores;
+use super::edge::{Edge, host_busy_cores};
 use super::hooks::hooks_limit;
 use super::outcome::WindowOutcome;
 use super::progress::load_of;
 use super::rows::windows;
-use super::shell::{Trial, until_asked};
+use super::shell::{Closed, Trial, until_asked};
 use super::target::{addresses_of, base_path_of, host_of};
 use super::versions::{idle_connect_ms, versions};
 use super::{Action, Ending, JobPhase, Reason, Signal, State, step};
@@ -68,8 +68,9 @@ impl<E: Engine> Trial<'_, '_, E> {
             }
         };
         let engine = &**self.shared.engine;
+        let unhealthy = Arc::clone(&self.unhealthy);
         // Fused: an answer is taken once, and waiting on after it never ends.
-        let mut exit = pin!(watch_exits(engine, launched).fuse());
+        let mut exit = pin!(watch_exits(engine, launched, &unhealthy).fuse());
         let mut interrupted = self.shared.interrupted.clone();
         let settings = &self.shared.plan.settings;
         let n_phases = u32::try_from(self.job.phases.len()).unwrap_or(u32::MAX);
@@ -209,6 +210,8 @@ impl<E: Engine> Trial<'_, '_, E> {
                 }
                 match self.read_edge(launched).await {
                     Ok(edge) => {
+                        // What was seen before the window is not of it.
+                        self.unhealthy.take();
                         self.left_edge = Some(edge);
                         Some(Signal::WindowOpened)
                     }
@@ -229,18 +232,22 @@ impl<E: Engine> Trial<'_, '_, E> {
             }
             LoadSignal::PhaseEnded { phase, .. } => {
                 let left = self.left_edge.take()?;
-                match self.read_edge(launched).await {
+                match self.read_right_edge(launched).await {
                     Ok(right) => {
-                        self.closed = Some((phase, left, right));
+                        self.closed = Some(Closed {
+                            phase,
+                            left,
+                            right,
+                            unhealthy: self.unhealthy.take(),
+                        });
                         Some(Signal::WindowClosed)
                     }
                     Err(reason) => Some(Signal::Broke(reason)),
                 }
             }
             LoadSignal::PhaseSummed { phase, summary } => {
-                if let Some((closed, left, right)) =
-                    self.closed.take_if(|(closed, ..)| *closed == phase)
-                {
+                if let Some(closed) = self.closed.take_if(|closed| closed.phase == phase) {
+                    let (left, right) = (closed.left, closed.right);
                     (self.emit)(EventKind::WindowMeasured {
                         trial: self.name.clone(),
                         window: self.job.phases[phase].plan.name.clone(),
@@ -249,7 +256,8 @@ impl<E: Engine> Trial<'_, '_, E> {
                         errors: summary.total.counts.errors.total(),
                     });
                     self.windows.push(WindowOutcome {
-                        phase: closed,
+                        phase: closed.phase,
+                        unhealthy: closed.unhealthy,
                         counters: differences(&left.readings, &right.readings),
                         host_busy_cores: host_busy_cores(&left, &right),
                         proof: if left.proof.min(right.proof) == Proof::Kernel {
@@ -263,6 +271,14 @@ impl<E: Engine> Trial<'_, '_, E> {
                 None
             }
         }
+    }
+
+    /// Reads the right edge, and after it what healthchecks said of the window.
+    async fn read_right_edge(&self, launched: &Launched) -> Result<Edge, Reason> {
+        let edge = self.read_edge(launched).await?;
+        let looked = self.unhealthy.look(&**self.shared.engine, launched).await;
+        looked.map_err(|error| Reason::new("engine_error", chain(&error)))?;
+        Ok(edge)
     }
 
     /// Expected rest of the sweep, some time into a phase of this trial.

@@ -19,7 +19,10 @@ pub(super) struct TrialOutcome {
     pub(super) started_at: String,
     /// `direct`, `published` or `remote`, once launched.
     pub(super) target_path: Option<&'static str>,
-    /// Launch to ready plus tear-down.
+    /// Time of the sweep in which this trial had no load: from its turn, when the one before
+    /// was gone, to its load, and from the end of its load until it was gone. What of the
+    /// next trial's launch overlaps with its tear-down is counted here, once, so that the
+    /// dead times of a sweep add up.
     pub(super) dead_time: Option<Duration>,
     /// Restarts of the subject.
     pub(super) restarts: Option<u32>,
@@ -42,6 +45,8 @@ pub(super) struct WindowOutcome {
     pub(super) summary: WindowSummary,
     /// What each service used between the edges.
     pub(super) counters: IndexMap<String, ServiceUse>,
+    /// Containers whose healthcheck failed in it, with the last output.
+    pub(super) unhealthy: IndexMap<String, String>,
     /// CPU the whole host used. **Units**: cores.
     pub(super) host_busy_cores: Option<f64>,
     /// `kernel` or `inspect`, the weaker of both edges.

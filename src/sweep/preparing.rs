@@ -12,8 +12,8 @@ use super::shell::Shared;
 use super::target::{addresses_of, base_path_of, host_of};
 use super::{Reason, TargetSpec};
 use crate::engine::{
-    ContainerId, Engine, Launch, LaunchTarget, Launched, Lease, ReadyProbe, RunState, launch,
-    watch_exits,
+    ContainerId, Engine, Launch, LaunchTarget, Launched, Lease, ReadyProbe, RunState, Unhealthy,
+    launch, watch_exits,
 };
 use crate::event::EventKind;
 use crate::load::{SeedPlan, Target, seed};
@@ -109,11 +109,12 @@ async fn wait_for_service<E: Engine>(
         .containers
         .get(service)
         .ok_or_else(|| failed(format!("seeding service `{service}` was not launched")))?;
+    let unhealthy = Unhealthy::default();
     let ended = try_join_all(ids.iter().map(|id| ends_well(engine, id, service)));
     tokio::select! {
         biased;
         ended = ended => ended.map(drop),
-        exit = watch_exits(engine, launched) => match exit {
+        exit = watch_exits(engine, launched, &unhealthy) => match exit {
             Ok(exit) => Err(ended_meanwhile(&exit.name, exit.exit_code)),
             Err(error) => Err(failure(&error)),
         },
@@ -205,6 +206,7 @@ async fn send_seed<E: Engine>(
     if addresses.is_empty() {
         return Err(no_address());
     }
+    let unhealthy = Unhealthy::default();
     let seeding = SeedPlan {
         target: Target {
             addresses,
@@ -221,7 +223,7 @@ async fn send_seed<E: Engine>(
     tokio::select! {
         biased;
         seeded = on_a_thread(seeding) => seeded.map_err(|words| failed(format!("seed: {words}"))),
-        exit = watch_exits(&**shared.engine, launched) => match exit {
+        exit = watch_exits(&**shared.engine, launched, &unhealthy) => match exit {
             Ok(exit) => Err(ended_meanwhile(&exit.name, exit.exit_code)),
             Err(error) => Err(failure(&error)),
         },

@@ -47,7 +47,7 @@ impl Progress {
         (self.load_ahead + self.dead_time() * self.trials_ahead + rest_of_trial).as_secs_f64()
     }
 
-    /// Expected launch and tear-down of one trial.
+    /// Expected launch and tear-down of one trial, what overlaps counted once.
     pub(super) fn dead_time(&self) -> Duration {
         if self.n_measured == 0 {
             self.assumed_dead_time

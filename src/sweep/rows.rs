@@ -153,6 +153,14 @@ fn fill(row: &mut TrialRow, window: &WindowOutcome, phase: &JobPhase, plan: &Swe
         row.flags
             .extend(verdict.flags.iter().map(|flag| flag.code().to_owned()));
     }
+    if verdict.judgement != Judgement::Failed && !window.unhealthy.is_empty() {
+        row.flags.push("unhealthy".to_owned());
+        let words = window.unhealthy.iter().map(|(name, output)| {
+            format!("the healthcheck of service `{name}` failed in the window ({output})")
+        });
+        let words: Vec<String> = row.detail.take().into_iter().chain(words).collect();
+        row.detail = Some(words.join("; "));
+    }
     fill_figures(row, window);
     fill_host(row, window, &plan.subject);
     row.slo_met = slo_met(&plan.settings, phase, &window.summary.total);

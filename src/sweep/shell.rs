@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use futures_util::future::try_join_all;
+use indexmap::IndexMap;
 use tokio::sync::watch;
 
 use super::ahead::{Before, Came, Coming, Word};
@@ -23,7 +24,7 @@ use super::target::addresses_of;
 use super::{Action, Clock, Ending, Job, Reason, Signal, State, SweepPlan, step};
 use crate::engine::{
     Engine, HostFacts, Launched, Lease, Owner, TargetPath, TeardownReport, TrialState, TrialTag,
-    collect_logs, collect_trial_logs,
+    Unhealthy, collect_logs, collect_trial_logs,
 };
 use crate::event::{EventKind, TrialRef};
 use crate::measure::{Judgement, judge};
@@ -62,9 +63,20 @@ pub(super) struct Trial<'s, 't, E: Engine> {
     pub(super) emit: &'t mut dyn FnMut(EventKind),
     pub(super) windows: Vec<WindowOutcome>,
     pub(super) left_edge: Option<Edge>,
-    pub(super) closed: Option<(usize, Edge, Edge)>,
+    pub(super) closed: Option<Closed>,
+    pub(super) unhealthy: Arc<Unhealthy>,
     /// What hooks wrote, by name.
     pub(super) hook_logs: Vec<(String, String)>,
+}
+
+/// A window between its right edge and the end of its drain.
+pub(super) struct Closed {
+    /// Index of its phase.
+    pub(super) phase: usize,
+    pub(super) left: Edge,
+    pub(super) right: Edge,
+    /// Containers whose healthcheck failed in it, with the last output.
+    pub(super) unhealthy: IndexMap<String, String>,
 }
 
 impl<'s, 't, E: Engine> Trial<'s, 't, E> {
@@ -85,6 +97,7 @@ impl<'s, 't, E: Engine> Trial<'s, 't, E> {
             left_edge: None,
             closed: None,
             hook_logs: Vec::new(),
+            unhealthy: Arc::default(),
         }
     }
 
@@ -173,6 +186,9 @@ impl<'s, 't, E: Engine> Trial<'s, 't, E> {
 
     fn tell_ready(&mut self, launched: &Launched, begun: Instant) {
         let after_s = begun.elapsed().as_secs_f64();
+        for text in &launched.warnings {
+            (self.emit)(EventKind::Warned { text: text.clone() });
+        }
         let addresses = addresses_of(&self.shared.plan.target, launched);
         let target = addresses
             .iter()

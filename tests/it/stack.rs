@@ -146,7 +146,6 @@ fn places_and_what_cannot_be_launched_are_said() {
         "# compose.yaml:8:17 with PASSWORD (.env)",
         "- target: /var/lib/postgresql/data  # compose.yaml:15:15",
         "image: shop-tool",
-        "# cannot be launched: services.tool.build: building an image",
         "# warning: services.app.ports: not published",
     ] {
         assert!(ended.stdout.contains(words), "{words}\n{}", ended.stdout);

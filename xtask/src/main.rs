@@ -25,7 +25,8 @@ usage: cargo xtask COMMAND
   demo           build everything, get the images, sweep the demo matrix on the
                  bundled testbed and a real PostgreSQL, draw the charts
   test           everything CI runs: format, lints, docs, tests on real containers
-  prove [PART]   the long proofs, whose dated results go to docs/proofs/
+  prove [PART]   the long proofs, whose dated results go to docs/proofs/:
+                 cold-demo, dead-time, launches
   images         get or make the container images that demo and test need
 ";
 

@@ -4,6 +4,9 @@
 //! and what came out. A part that already has a file of today is not repeated,
 //! so an interrupted `prove` goes on where it stopped.
 
+mod dead_time;
+mod launches;
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,7 +22,12 @@ type Part = (
     fn(&mut Steps, &Path) -> Result<String, StepError>,
 );
 
-const PARTS: [Part; 2] = [("cold-demo", cold_demo), ("golden", golden)];
+const PARTS: [Part; 4] = [
+    ("cold-demo", cold_demo),
+    ("golden", golden),
+    ("dead-time", dead_time::dead_time),
+    ("launches", launches::launches),
+];
 
 /// Trials of the proof of golden volumes.
 const GOLDEN_TRIALS: u32 = 10;

@@ -11,7 +11,7 @@ use bollard::models::{
 };
 use indexmap::IndexMap;
 
-use crate::engine::{Counters, Health, ImageFacts, Inspection, Limits, RunState};
+use crate::engine::{Counters, Health, ImageFacts, ImageOrigin, Inspection, Limits, RunState};
 
 /// One look at a container.
 pub(super) fn inspection(answer: ContainerInspectResponse) -> Inspection {
@@ -109,6 +109,9 @@ pub(super) fn image(answer: ImageInspect) -> ImageFacts {
         .unwrap_or_default();
     ImageFacts {
         digest: answer.id.unwrap_or_default(),
+        repo_digests: answer.repo_digests.unwrap_or_default(),
+        origin: ImageOrigin::Held,
+        tagged_at: answer.metadata.and_then(|metadata| metadata.last_tag_time),
         size_bytes: answer
             .size
             .and_then(|size| u64::try_from(size).ok())

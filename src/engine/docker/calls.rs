@@ -17,12 +17,13 @@ use bollard::query_parameters::{
 };
 use futures_util::stream::{BoxStream, Stream, StreamExt};
 
-use super::connection::{CALL_LIMIT, PULL_LIMIT, Reach, SLOW_CALL_LIMIT, call, failure};
+use super::connection::{CALL_LIMIT, Reach, SLOW_CALL_LIMIT, call, failure};
 use super::engine::{label_filter, leftover};
 use super::{DockerEngine, answers, requests};
 use crate::engine::{
-    ContainerId, ContainerRequest, Counters, Engine, EngineError, EngineErrorKind, HostFacts,
-    ImageFacts, Inspection, KernelLimits, Labels, Leftover, LeftoverKind, RunState, VolumeFacts,
+    BuildRequest, ContainerId, ContainerRequest, Counters, Engine, EngineError, EngineErrorKind,
+    HostFacts, ImageFacts, Inspection, KernelLimits, Labels, Leftover, LeftoverKind, ProgressSink,
+    PullRequest, RunState, VolumeFacts,
 };
 use crate::stack::{Hook, Network, Volume};
 
@@ -47,7 +48,7 @@ async fn collect_output(
 
 impl Engine for DockerEngine {
     async fn describe(&self) -> Result<HostFacts, EngineError> {
-        let endpoint = self.endpoint.as_str();
+        let endpoint = self.endpoint.address.as_str();
         let info = call("describe", endpoint, CALL_LIMIT, self.docker.info());
         let version = call("describe", endpoint, CALL_LIMIT, self.docker.version());
         let (info, version, direct) = tokio::join!(info, version, self.is_direct());
@@ -56,6 +57,8 @@ impl Engine for DockerEngine {
         let is_native = self.reach != Reach::Remote && answers::is_native(&info, our_kernel.trim());
         Ok(HostFacts {
             endpoint: endpoint.to_owned(),
+            endpoint_reason: self.endpoint.reason.clone(),
+            endpoint_passed_over: self.passed_over.clone(),
             engine_version: version.version.unwrap_or_default(),
             api_version: self.docker.client_version().to_string(),
             cpus: info.ncpu.and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
@@ -93,36 +96,20 @@ impl Engine for DockerEngine {
         }
     }
 
-    async fn pull_image(&self, image: &str) -> Result<(), EngineError> {
-        let options = CreateImageOptions {
-            from_image: Some(with_tag(image)),
-            ..CreateImageOptions::default()
-        };
-        let pull = async {
-            let mut progress = Box::pin(self.docker.create_image(Some(options), None, None));
-            // A failure may come in the middle of an answer that began well.
-            while let Some(step) = progress.next().await {
-                let step = step?;
-                if let Some(message) = step.error_detail.and_then(|detail| detail.message) {
-                    return Err(bollard::errors::Error::DockerStreamError { error: message });
-                }
-            }
-            Ok(())
-        };
-        call("pull image", image, PULL_LIMIT, pull)
-            .await
-            .map_err(|error| match error.kind {
-                // Whatever the registry said, what it means here is one thing.
-                EngineErrorKind::NotFound | EngineErrorKind::Other | EngineErrorKind::Denied => {
-                    EngineError::new(
-                        "pull image",
-                        image,
-                        EngineErrorKind::ImageMissing,
-                        error.source,
-                    )
-                }
-                _ => error,
-            })
+    async fn pull_image(
+        &self,
+        request: PullRequest<'_>,
+        progress: ProgressSink<'_>,
+    ) -> Result<(), EngineError> {
+        self.pull(request, progress).await
+    }
+
+    async fn build_image(
+        &self,
+        request: BuildRequest<'_>,
+        progress: ProgressSink<'_>,
+    ) -> Result<(), EngineError> {
+        self.build(request, progress).await
     }
 
     async fn import_image(
@@ -480,15 +467,5 @@ impl Engine for DockerEngine {
                 "the engine ended the answer without an exit code",
             )),
         }
-    }
-}
-
-/// An image without a tag means `latest`; without one the API would pull every tag there is.
-fn with_tag(image: &str) -> String {
-    let name = image.rsplit('/').next().unwrap_or(image);
-    if name.contains(':') || name.contains('@') {
-        image.to_owned()
-    } else {
-        format!("{image}:latest")
     }
 }

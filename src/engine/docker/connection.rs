@@ -10,11 +10,9 @@ use std::time::Duration;
 use bollard::errors::Error as ApiError;
 use bollard::{API_DEFAULT_VERSION, Docker};
 
+use super::endpoint::TlsFiles;
 use crate::engine::{EngineError, EngineErrorKind};
 use crate::problem::chain;
-
-/// Where the engine listens when nobody says otherwise.
-pub(super) const DEFAULT_ENDPOINT: &str = "unix:///var/run/docker.sock";
 
 /// Answers come in milliseconds; on a host under full load in a second or two.
 pub(super) const CALL_LIMIT: Duration = Duration::from_secs(30);
@@ -24,6 +22,14 @@ pub(super) const SLOW_CALL_LIMIT: Duration = Duration::from_mins(2);
 
 /// Images are large and registries far; nothing else waits this long.
 pub(super) const PULL_LIMIT: Duration = Duration::from_hours(1);
+
+#[cfg(test)]
+thread_local! {
+    /// Lets a test of a hanging engine, on its own thread, see the deadlines pass sooner.
+    pub(in crate::engine) static LIMIT_DIVISOR: std::cell::Cell<u32> = const { std::cell::Cell::new(1) };
+}
+/// A build compiles whole projects; an hour more than a pull.
+pub(super) const BUILD_LIMIT: Duration = Duration::from_hours(2);
 
 /// How the endpoint is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,8 +42,9 @@ pub(super) enum Reach {
     Remote,
 }
 
-/// Opens the endpoint without a call: `unix://PATH`, `tcp://` or `http://HOST:PORT`.
-pub(super) fn open(endpoint: &str) -> Result<(Docker, Reach), EngineError> {
+/// Opens the endpoint without a call: `unix://PATH`, `tcp://` or `http://HOST:PORT`,
+/// the same with TLS, or `ssh://[USER@]HOST[:PORT]`.
+pub(super) fn open(endpoint: &str, tls: Option<&TlsFiles>) -> Result<(Docker, Reach), EngineError> {
     let refuse = |kind, source: String| EngineError::new("connect to", endpoint, kind, source);
     let limit_s = SLOW_CALL_LIMIT.as_secs();
     if let Some(path) = endpoint.strip_prefix("unix://") {
@@ -55,26 +62,83 @@ pub(super) fn open(endpoint: &str) -> Result<(Docker, Reach), EngineError> {
             .map(|docker| (docker, Reach::Socket))
             .map_err(|error| failure("connect to", endpoint, error));
     }
-    if let Some(address) = endpoint
-        .strip_prefix("tcp://")
-        .or_else(|| endpoint.strip_prefix("http://"))
+    if let Some(host) = endpoint.strip_prefix("ssh://") {
+        return open_ssh(endpoint, host.trim_end_matches('/'));
+    }
+    let schemes = ["tcp://", "http://", "https://"];
+    if let Some(address) = schemes
+        .iter()
+        .find_map(|scheme| endpoint.strip_prefix(scheme))
     {
         let address = address.trim_end_matches('/');
-        let docker = Docker::connect_with_http(address, limit_s, API_DEFAULT_VERSION);
         let reach = if is_loopback(address) {
             Reach::Loopback
         } else {
             Reach::Remote
         };
-        return docker
-            .map(|docker| (docker, reach))
-            .map_err(|error| failure("connect to", endpoint, error));
+        let docker = match tls {
+            Some(tls) => open_tls(endpoint, address, tls)?,
+            None if endpoint.starts_with("https://") => {
+                let words = "TLS needs certificates: set DOCKER_TLS_VERIFY and DOCKER_CERT_PATH";
+                return Err(refuse(EngineErrorKind::Other, words.to_owned()));
+            }
+            None => Docker::connect_with_http(address, limit_s, API_DEFAULT_VERSION)
+                .map_err(|error| failure("connect to", endpoint, error))?,
+        };
+        return Ok((docker, reach));
     }
     Err(refuse(
         EngineErrorKind::Other,
-        "this kind of address is not yet supported (allowed: unix://PATH, tcp://HOST:PORT)"
+        "this kind of address is not supported (allowed: unix://PATH, tcp://HOST:PORT, ssh://HOST)"
             .to_owned(),
     ))
+}
+
+fn open_tls(endpoint: &str, address: &str, tls: &TlsFiles) -> Result<Docker, EngineError> {
+    // Looked at first: the client library names a missing file only once it connects.
+    for file in [&tls.ca, &tls.cert, &tls.key] {
+        fs_err::File::open(file).map_err(|error| {
+            let mut error = EngineError::new("connect to", endpoint, EngineErrorKind::Other, error);
+            error.hint = Some(
+                "TLS needs ca.pem, cert.pem and key.pem in DOCKER_CERT_PATH or in the context"
+                    .to_owned(),
+            );
+            error
+        })?;
+    }
+    let limit_s = SLOW_CALL_LIMIT.as_secs();
+    Docker::connect_with_ssl(
+        address,
+        &tls.key,
+        &tls.cert,
+        &tls.ca,
+        limit_s,
+        API_DEFAULT_VERSION,
+    )
+    .map_err(|error| failure("connect to", endpoint, error))
+}
+
+fn open_ssh(endpoint: &str, host: &str) -> Result<(Docker, Reach), EngineError> {
+    let refused = if host.contains('/') {
+        Some("a socket's path behind the host is not supported: name the host alone")
+    } else if host.contains(':') {
+        // The client library hands it to ssh as a part of the name.
+        Some("a port is not supported: give the host a name with `Port` in ~/.ssh/config")
+    } else {
+        None
+    };
+    if let Some(words) = refused {
+        return Err(EngineError::new(
+            "connect to",
+            endpoint,
+            EngineErrorKind::Other,
+            words,
+        ));
+    }
+    let limit_s = SLOW_CALL_LIMIT.as_secs();
+    Docker::connect_with_ssh(host, limit_s, API_DEFAULT_VERSION, None)
+        .map(|docker| (docker, Reach::Remote))
+        .map_err(|error| failure("connect to", endpoint, error))
 }
 
 fn is_loopback(address: &str) -> bool {
@@ -93,6 +157,8 @@ pub(super) async fn call<T>(
     limit: Duration,
     exchange: impl Future<Output = Result<T, ApiError>>,
 ) -> Result<T, EngineError> {
+    #[cfg(test)]
+    let limit = limit / LIMIT_DIVISOR.get();
     match tokio::time::timeout(limit, exchange).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(error)) => Err(failure(operation, object, error)),
@@ -194,7 +260,7 @@ mod tests {
 
     #[test]
     fn a_missing_socket_says_how_to_get_one() {
-        let error = open("unix:///nowhere/docker.sock").unwrap_err();
+        let error = open("unix:///nowhere/docker.sock", None).unwrap_err();
         assert_eq!(error.kind, EngineErrorKind::NoDaemon);
         assert_eq!(
             chain(&error),
@@ -207,13 +273,28 @@ mod tests {
     #[test]
     fn an_address_of_another_kind_is_refused_by_name() {
         for endpoint in [
-            "ssh://host",
+            "ssh://host/run/docker.sock",
+            "ssh://user@host:22",
             "npipe:////./pipe/docker",
             "/var/run/docker.sock",
         ] {
-            let error = open(endpoint).unwrap_err();
-            assert!(chain(&error).contains("not yet supported"), "{endpoint}");
+            let error = open(endpoint, None).unwrap_err();
+            assert!(chain(&error).contains("not supported"), "{endpoint}");
         }
+    }
+
+    #[test]
+    fn tls_without_its_files_names_the_one_that_is_missing() {
+        let tls = TlsFiles {
+            ca: "/nowhere/ca.pem".into(),
+            cert: "/nowhere/cert.pem".into(),
+            key: "/nowhere/key.pem".into(),
+        };
+        let error = open("tcp://127.0.0.1:2376", Some(&tls)).unwrap_err();
+        assert!(chain(&error).contains("/nowhere/ca.pem"), "{error:?}");
+        assert!(error.hint().unwrap().contains("DOCKER_CERT_PATH"));
+        let error = open("https://127.0.0.1:2376", None).unwrap_err();
+        assert!(chain(&error).contains("DOCKER_TLS_VERIFY"), "{error:?}");
     }
 
     #[test]
@@ -225,7 +306,7 @@ mod tests {
             ("http://10.0.0.4:2375", Reach::Remote),
             ("tcp://docker:2375", Reach::Remote),
         ] {
-            assert_eq!(open(endpoint).unwrap().1, reach, "{endpoint}");
+            assert_eq!(open(endpoint, None).unwrap().1, reach, "{endpoint}");
         }
     }
 
@@ -271,7 +352,7 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = format!("tcp://{}", listener.local_addr().unwrap());
         drop(listener);
-        let (docker, _) = open(&endpoint).unwrap();
+        let (docker, _) = open(&endpoint, None).unwrap();
         let error = call("ask", "version", CALL_LIMIT, docker.version())
             .await
             .unwrap_err();

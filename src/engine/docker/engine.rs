@@ -3,7 +3,7 @@
 //! Where control groups are is remembered here, since counters are read at every
 //! edge of every window and must not cost a call. Read `calls.rs` next.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::UdpSocket;
 use std::sync::{Mutex, PoisonError};
 
@@ -15,45 +15,96 @@ use bollard::query_parameters::{
 use futures_util::TryStreamExt;
 
 use super::answers;
-use super::connection::{CALL_LIMIT, DEFAULT_ENDPOINT, Reach, call, open};
+use super::connection::{CALL_LIMIT, Reach, call, open};
+use super::endpoint::{self, Endpoint};
+use crate::engine::cli_config::CliConfig;
 use crate::engine::{
     Cgroup, ContainerId, Counters, EngineError, EngineErrorKind, Labels, Leftover, LeftoverKind,
     find_cgroup,
 };
+use crate::problem::chain;
 
 /// The Docker Engine at one endpoint.
 #[derive(Debug)]
 pub struct DockerEngine {
     pub(in crate::engine) docker: Docker,
-    pub(super) endpoint: String,
+    pub(super) endpoint: Endpoint,
+    /// Places that a rule named and that were not taken, each with why.
+    pub(super) passed_over: Vec<String>,
     pub(super) reach: Reach,
     /// Where each running container's counters are; found once, read at every edge.
     cgroups: Mutex<HashMap<ContainerId, Cgroup>>,
 }
 
 impl DockerEngine {
-    /// Connects and agrees on an API version.
+    /// Finds the engine as the Docker CLI would, connects and agrees on an API version.
     ///
-    /// `endpoint` is the value of `DOCKER_HOST` where the user set one
-    /// (`unix://PATH`, `tcp://HOST:PORT`); empty and `None` are the usual socket.
+    /// The rules are in `endpoint.rs`; the variables are those of the process.
     ///
     /// **Errors**: `NoDaemon`, `Denied`, `Timeout`, each with a hint; `Other` for an
-    /// address of a kind that is not supported.
-    pub async fn connect(endpoint: Option<&str>) -> Result<Self, EngineError> {
-        let endpoint = endpoint
-            .filter(|text| !text.is_empty())
-            .unwrap_or(DEFAULT_ENDPOINT);
-        let (docker, reach) = open(endpoint)?;
+    /// address or context that cannot be used. Where nobody named a place, the
+    /// error tells of every one that was tried.
+    pub async fn find(variables: &BTreeMap<String, String>) -> Result<Self, EngineError> {
+        let config = CliConfig::read(variables);
+        let candidates = endpoint::candidates(variables, &config)?;
+        let mut passed_over = candidates.passed_over;
+        passed_over.extend(config.problem);
+        let mut worst: Option<EngineError> = None;
+        for endpoint in candidates.endpoints {
+            match Self::open(endpoint).await {
+                Ok(mut engine) => {
+                    engine.passed_over = passed_over;
+                    return Ok(engine);
+                }
+                Err(error) if candidates.is_named => return Err(error),
+                Err(error) => {
+                    passed_over.push(format!("{}: {}", error.object, chain(&*error.source)));
+                    // A socket that is there and may not be used says more than one that is not.
+                    if worst.as_ref().is_none_or(|worst| {
+                        worst.kind == EngineErrorKind::NoDaemon
+                            && error.kind != EngineErrorKind::NoDaemon
+                    }) {
+                        worst = Some(error);
+                    }
+                }
+            }
+        }
+        let (kind, hint) = worst.map_or((EngineErrorKind::NoDaemon, None), |worst| {
+            (worst.kind, worst.hint)
+        });
+        let said = format!("none of these answers:\n  {}", passed_over.join("\n  "));
+        let mut error = EngineError::new("connect to", "a container engine", kind, said);
+        error.hint = hint.or(error.hint);
+        Err(error)
+    }
+
+    /// Connects to one address and agrees on an API version; `None` is the usual socket.
+    ///
+    /// **Errors**: as [`Self::find`].
+    pub async fn connect(address: Option<&str>) -> Result<Self, EngineError> {
+        let address = address.filter(|text| !text.is_empty());
+        Self::open(Endpoint {
+            address: address.unwrap_or("unix:///var/run/docker.sock").to_owned(),
+            reason: "named by the caller".to_owned(),
+            tls: None,
+        })
+        .await
+    }
+
+    async fn open(endpoint: Endpoint) -> Result<Self, EngineError> {
+        let address = endpoint.address.as_str();
+        let (docker, reach) = open(address, endpoint.tls.as_ref())?;
         let docker = call(
             "connect to",
-            endpoint,
+            address,
             CALL_LIMIT,
             docker.negotiate_version(),
         )
         .await?;
         Ok(Self {
             docker,
-            endpoint: endpoint.to_owned(),
+            endpoint,
+            passed_over: Vec::new(),
             reach,
             cgroups: Mutex::default(),
         })

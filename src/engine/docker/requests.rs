@@ -108,7 +108,7 @@ pub(super) fn container(request: &ContainerRequest<'_>) -> Result<Creation, Requ
         ),
         cmd: service.command.clone(),
         healthcheck: service.healthcheck.as_ref().map(healthcheck),
-        image: Some(service.image.clone()),
+        image: Some(service.launched_image().to_owned()),
         working_dir: service.working_dir.clone(),
         entrypoint: service.entrypoint.as_ref().map(|words| {
             // One empty word is the API's way to clear the image's entrypoint.

@@ -7,7 +7,7 @@ use super::{answers, requests};
 use crate::engine::{ContainerId, ContainerRequest, Health, Labels, RunState};
 use crate::stack::{
     AddressRange, Attachment, BlockIo, Device, DeviceRequest, Healthcheck, Mount, MountSource,
-    Network, Service, Volume, VolumesFrom,
+    Network, PullPolicy, Service, Volume, VolumesFrom,
 };
 use std::time::Duration;
 
@@ -51,6 +51,9 @@ fn mount(target: &str, source: MountSource, read_only: bool) -> Mount {
 fn full_service() -> Service {
     Service {
         image: "postgres:17".to_owned(),
+        image_id: Some("sha256:0123".to_owned()),
+        // Done before anything is launched: it has no place in the request.
+        pull_policy: Some(PullPolicy::Always),
         command: Some(words(&["postgres", "-c", "fsync=off"])),
         entrypoint: Some(words(&["/entry"])),
         environment: map(&[("A", "1"), ("EMPTY", "")]),

@@ -1,14 +1,16 @@
 //! From launch to removal.
 
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use bollard::models::ContainerUpdateBody;
 use bollard::query_parameters::KillContainerOptions;
+use futures_util::StreamExt;
 
 use super::support::{Bystander, Trial, attachment, engine, stack, try_launch, words};
 use crate::engine::{
     CleanRequest, CpuQuota, Engine, EngineErrorKind, KernelLimit, LeftoverKind, Owner, Proof,
-    ProofError, RunState, TargetPath, check_limits, clean, collect_logs, differences,
+    ProofError, RunState, TargetPath, Unhealthy, check_limits, clean, collect_logs, differences,
     read_kernel_limits, snapshot, watch_exits,
 };
 use crate::stack::{Device, Mount, MountSource, Network};
@@ -95,7 +97,8 @@ async fn a_stack_is_launched_proved_watched_and_removed_and_a_bystander_stays() 
     let kill = engine
         .docker
         .kill_container(&app.0, None::<KillContainerOptions>);
-    let (exit, killed) = tokio::join!(watch_exits(&*engine, &launched), kill);
+    let unhealthy = Unhealthy::default();
+    let (exit, killed) = tokio::join!(watch_exits(&*engine, &launched, &unhealthy), kill);
     killed.unwrap();
     let exit = exit.unwrap();
     assert_eq!((exit.name.as_str(), exit.exit_code), ("app", Some(137)));
@@ -285,6 +288,30 @@ async fn a_container_gets_what_its_service_says() {
         n_volumes, 2,
         "the named one and the one without a name: {found:?}"
     );
+    trial.finish(&engine).await;
+}
+
+#[tokio::test]
+async fn the_engine_tells_of_a_change_of_health_and_of_an_end() {
+    let engine = engine().await;
+    let facts = engine.describe().await.unwrap();
+    let trial = Trial::new(&engine, "1");
+    let stack = stack();
+    let mut news = engine.news(&trial.filter());
+    let mut told = Vec::new();
+    let launched = {
+        let mut launching = pin!(try_launch(&trial, &stack, &facts));
+        loop {
+            tokio::select! {
+                launched = &mut launching => break launched.unwrap(),
+                id = news.next() => told.push(id.expect("the engine goes on telling")),
+            }
+        }
+    };
+    let is_told = |service: &str| told.contains(&launched.containers[service][0]);
+    assert!(is_told("db") && is_told("migrate"), "{told:?}");
+    assert!(!is_told("app"), "it has no healthcheck and runs");
+    drop(news);
     trial.finish(&engine).await;
 }
 

@@ -5,7 +5,11 @@
 //! a Debian package. Every test removes what it made, also when it fails.
 
 mod failure;
+mod hanging;
+mod images;
 mod life;
+mod proxy;
 mod rare;
+mod registry;
 mod replicas;
 mod support;

@@ -8,8 +8,8 @@ use bollard::query_parameters::KillContainerOptions;
 
 use super::support::{Trial, engine, shell, stack, try_launch, words};
 use crate::engine::{
-    DockerEngine, Engine, HostFacts, Launched, TargetPath, collect_logs, differences, snapshot,
-    watch_exits,
+    DockerEngine, Engine, HostFacts, Launched, TargetPath, Unhealthy, collect_logs, differences,
+    snapshot, watch_exits,
 };
 use crate::stack::{Mount, MountSource, Stack};
 
@@ -122,7 +122,8 @@ async fn replicas_have_an_address_each_and_one_name_for_all() {
         &launched.containers["app"][2].0,
         None::<KillContainerOptions>,
     );
-    let (exit, killed) = tokio::join!(watch_exits(&*engine, &launched), kill);
+    let unhealthy = Unhealthy::default();
+    let (exit, killed) = tokio::join!(watch_exits(&*engine, &launched, &unhealthy), kill);
     killed.unwrap();
     let exit = exit.unwrap();
     assert_eq!((exit.name.as_str(), exit.exit_code), ("app#3", Some(137)));

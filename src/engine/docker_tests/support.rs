@@ -1,5 +1,6 @@
 //! Image, stack and clean-up of the tests.
 
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -41,22 +42,10 @@ pub(super) async fn make_image(engine: &DockerEngine) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    // Lists of its own: this host's may never have been fetched, and need root to be.
-    let script = "mkdir -p state/lists/partial cache/archives/partial \
-        && apt=\"apt-get -q -o Dir::State::lists=$PWD/state/lists -o Dir::Cache=$PWD/cache\" \
-        && $apt update && $apt download busybox-static && dpkg-deb -x busybox-static_*.deb root \
-        && mkdir -p image/bin image/tmp && cp root/bin/busybox image/bin/ \
+    download("busybox-static", folder.path());
+    let script = "mkdir -p image/bin image/tmp && cp root/bin/busybox image/bin/ \
         && ln -s busybox image/bin/sh && tar -C image -cf image.tar .";
-    let made = Command::new("sh")
-        .args(["-c", script])
-        .current_dir(&folder)
-        .output()
-        .unwrap();
-    assert!(
-        made.status.success(),
-        "{}",
-        String::from_utf8_lossy(&made.stderr)
-    );
+    run_script(script, folder.path());
     let archive = fs_err::read(folder.path().join("image.tar")).unwrap();
     let (repo, tag) = IMAGE.split_once(':').unwrap();
     let options = CreateImageOptions {
@@ -74,6 +63,30 @@ pub(super) async fn make_image(engine: &DockerEngine) {
     for step in steps {
         step.unwrap();
     }
+}
+
+/// Downloads a Debian package and unpacks it below `root` in the folder.
+pub(super) fn download(package: &str, folder: &Path) {
+    // Lists of its own: this host's may never have been fetched, and need root to be.
+    let script = format!(
+        "mkdir -p state/lists/partial cache/archives/partial \
+         && apt=\"apt-get -q -o Dir::State::lists=$PWD/state/lists -o Dir::Cache=$PWD/cache\" \
+         && $apt update && $apt download {package} && dpkg-deb -x {package}_*.deb root"
+    );
+    run_script(&script, folder);
+}
+
+fn run_script(script: &str, folder: &Path) {
+    let made = Command::new("sh")
+        .args(["-c", script])
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    assert!(
+        made.status.success(),
+        "{}",
+        String::from_utf8_lossy(&made.stderr)
+    );
 }
 
 /// A lease whose trial is removed at the end of the test, however that comes.

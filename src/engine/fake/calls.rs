@@ -10,9 +10,10 @@ use super::FakeEngine;
 use super::script::{FakeCall, FakeExit};
 use super::state::{Container, State, behaviour_of, conflict, limits_of, thing};
 use crate::engine::{
-    ContainerId, ContainerRequest, Counters, Engine, EngineError, EngineErrorKind, HostFacts,
-    ImageFacts, Inspection, KernelLimits, LABEL_REPLICA, LABEL_SERVICE, Labels, Leftover,
-    LeftoverKind, ProbeAnswer, ProbeFailure, ReadyProbe, RunState, VolumeFacts,
+    BuildRequest, ContainerId, ContainerRequest, Counters, Engine, EngineError, EngineErrorKind,
+    HostFacts, ImageFacts, ImageProgress, Inspection, KernelLimits, LABEL_REPLICA, LABEL_SERVICE,
+    Labels, Leftover, LeftoverKind, ProbeAnswer, ProbeFailure, ProgressSink, PullRequest,
+    ReadyProbe, RunState, VolumeFacts,
 };
 use crate::stack::{Hook, MountSource, Network, Volume};
 
@@ -24,13 +25,26 @@ impl Engine for FakeEngine {
 
     async fn find_image(&self, image: &str) -> Result<Option<ImageFacts>, EngineError> {
         self.plain(FakeCall::FindImage, image).await?;
-        Ok(self.lock().images.get(image).cloned())
+        let state = self.lock();
+        let by_content = || state.images.values().find(|facts| facts.digest == image);
+        Ok(state.images.get(image).or_else(by_content).cloned())
     }
 
-    async fn pull_image(&self, image: &str) -> Result<(), EngineError> {
+    async fn pull_image(
+        &self,
+        request: PullRequest<'_>,
+        progress: ProgressSink<'_>,
+    ) -> Result<(), EngineError> {
+        let image = request.image;
         self.plain(FakeCall::PullImage, image).await?;
-        if self.lock().pullable.iter().any(|name| name == image) {
-            self.add_image(image, false);
+        let pulled = self.lock().pullable.get(image).cloned();
+        if let Some(digest) = pulled {
+            self.add_image_of(image, &digest);
+            progress(ImageProgress::Pulled {
+                image,
+                is_new: true,
+                fetched_bytes: 1,
+            });
             return Ok(());
         }
         Err(EngineError::new(
@@ -83,6 +97,16 @@ impl Engine for FakeEngine {
         }))
     }
 
+    async fn build_image(
+        &self,
+        request: BuildRequest<'_>,
+        _progress: ProgressSink<'_>,
+    ) -> Result<(), EngineError> {
+        self.plain(FakeCall::BuildImage, request.words).await?;
+        self.add_image(request.tag, false);
+        Ok(())
+    }
+
     async fn create_network(
         &self,
         name: &str,
@@ -121,7 +145,12 @@ impl Engine for FakeEngine {
         // Each container gets a port of the host of its own, as from a real engine.
         let ports_before = number.and_then(|number| number.parse::<u16>().ok());
         let ports_before = ports_before.map_or(0, |number| number - 1);
-        let image = self.lock().images.get(&service.image).cloned();
+        let image = {
+            let state = self.lock();
+            let launched = service.launched_image();
+            let by_content = || state.images.values().find(|facts| facts.digest == launched);
+            state.images.get(launched).or_else(by_content).cloned()
+        };
         let make = |state: &mut State| {
             state.n_created += 1;
             let id = format!("container-{}", state.n_created);

@@ -41,7 +41,7 @@ impl FakeEngine {
             state: Mutex::new(State {
                 facts,
                 images: IndexMap::new(),
-                pullable: Vec::new(),
+                pullable: IndexMap::new(),
                 behaviours: HashMap::new(),
                 faults: Vec::new(),
                 calls: Vec::new(),
@@ -61,13 +61,40 @@ impl FakeEngine {
             digest: format!("sha256:{image}"),
             size_bytes: 1,
             has_healthcheck,
+            ..ImageFacts::default()
         };
         self.lock().images.insert(image.to_owned(), facts);
     }
 
+    /// Gives the engine an image of a content; what had the name before keeps only its content.
+    pub fn add_image_of(&self, image: &str, digest: &str) {
+        let facts = ImageFacts {
+            digest: digest.to_owned(),
+            repo_digests: vec![format!("{image}@{digest}")],
+            size_bytes: 1,
+            ..ImageFacts::default()
+        };
+        self.lock().images.insert(image.to_owned(), facts);
+    }
+
+    /// Says when an image was tagged.
+    pub fn tagged_at(&self, image: &str, at: &str) {
+        if let Some(facts) = self.lock().images.get_mut(image) {
+            facts.tagged_at = Some(at.to_owned());
+        }
+    }
+
     /// Lets an image be pulled.
     pub fn add_pullable(&self, image: &str) {
-        self.lock().pullable.push(image.to_owned());
+        let digest = format!("sha256:{image}");
+        self.lock().pullable.insert(image.to_owned(), digest);
+    }
+
+    /// Lets the registry's tag stand for another content from now on.
+    pub fn move_tag(&self, image: &str, digest: &str) {
+        self.lock()
+            .pullable
+            .insert(image.to_owned(), digest.to_owned());
     }
 
     /// Says how the containers of a service behave, or one of several (`app#2`); may be changed while they run.
@@ -186,9 +213,11 @@ impl FakeEngine {
     /// The calls that change something, in order: creations, starts, stops, removals.
     pub fn changes(&self) -> Vec<String> {
         let is_change = |call: &String| {
-            ["create_", "start ", "stop ", "remove ", "pull_", "import_"]
-                .iter()
-                .any(|prefix| call.starts_with(prefix))
+            [
+                "create_", "start ", "stop ", "remove ", "pull_", "build_", "import_",
+            ]
+            .iter()
+            .any(|prefix| call.starts_with(prefix))
         };
         self.calls().into_iter().filter(is_change).collect()
     }

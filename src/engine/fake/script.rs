@@ -19,6 +19,8 @@ pub enum FakeCall {
     ImportImage,
     /// `find_volume`.
     FindVolume,
+    /// `build_image`.
+    BuildImage,
     /// `create_network`.
     CreateNetwork,
     /// `create_volume`.
@@ -54,6 +56,7 @@ impl FakeCall {
             Self::PullImage => "pull_image",
             Self::ImportImage => "import_image",
             Self::FindVolume => "find_volume",
+            Self::BuildImage => "build_image",
             Self::CreateNetwork => "create_network",
             Self::CreateVolume => "create_volume",
             Self::CreateContainer => "create_container",

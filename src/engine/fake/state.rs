@@ -18,7 +18,8 @@ use crate::stack::Service;
 pub(super) struct State {
     pub(super) facts: HostFacts,
     pub(super) images: IndexMap<String, ImageFacts>,
-    pub(super) pullable: Vec<String>,
+    /// What registries have, by name: the digest.
+    pub(super) pullable: IndexMap<String, String>,
     pub(super) behaviours: HashMap<String, Behaviour>,
     pub(super) faults: Vec<(FakeCall, Option<usize>, FakeFault)>,
     pub(super) calls: Vec<String>,

@@ -71,7 +71,7 @@ pub enum LaunchError {
     /// A command that belongs to a service's start failed in it.
     #[error(
         "run `post_start` of service `{service}`: `{command}` {problem}{}",
-        shown(output)
+        shown(Some(output))
     )]
     HookFailed {
         /// The service.
@@ -86,7 +86,7 @@ pub enum LaunchError {
     /// What a service waits for will not happen.
     #[error(
         "start service `{dependant}`: `{dependency}` {problem}{}",
-        shown(log_tail)
+        shown(log_tail.as_ref())
     )]
     DependencyFailed {
         /// Who waits.
@@ -95,11 +95,11 @@ pub enum LaunchError {
         dependency: String,
         /// What happened to it.
         problem: String,
-        /// Last lines of its log.
-        log_tail: String,
+        /// Last lines of its log, where it could be read.
+        log_tail: Option<String>,
     },
     /// A container ended that should go on.
-    #[error("service `{service}` {}{}", exit_words(*exit_code, *oom_killed), shown(log_tail))]
+    #[error("service `{service}` {}{}", exit_words(*exit_code, *oom_killed), shown(log_tail.as_ref()))]
     Exited {
         /// The service.
         service: String,
@@ -107,18 +107,21 @@ pub enum LaunchError {
         exit_code: Option<i64>,
         /// Whether the kernel killed it for memory.
         oom_killed: bool,
-        /// Last lines of its log.
-        log_tail: String,
+        /// Last lines of its log, where it could be read.
+        log_tail: Option<String>,
     },
     /// Not ready within the deadline.
     #[error(
-        "not ready after {} of {}: {last_seen}",
+        "not ready after {} of {}: {last_seen}{}",
         format_duration(*elapsed),
-        format_duration(*limit)
+        format_duration(*limit),
+        tails(log_tails)
     )]
     NotReady {
         /// The last thing seen of everything that was waited for.
         last_seen: String,
+        /// Last lines of the logs of those that ran by then, by container.
+        log_tails: Vec<(String, String)>,
         /// The deadline.
         limit: Duration,
         /// Time spent.
@@ -263,14 +266,28 @@ pub(super) fn exit_words(exit_code: Option<i64>, oom_killed: bool) -> String {
 }
 
 /// The end of a log on one line, for a message.
-fn shown(log_tail: &str) -> String {
+fn shown(log_tail: Option<&String>) -> String {
+    let Some(log_tail) = log_tail else {
+        return String::new();
+    };
+    format!("; it {}", wrote(log_tail))
+}
+
+/// The same for several containers.
+fn tails(log_tails: &[(String, String)]) -> String {
+    let said = log_tails.iter();
+    said.map(|(name, log_tail)| format!("; `{name}` {}", wrote(log_tail)))
+        .collect()
+}
+
+fn wrote(log_tail: &str) -> String {
     let lines: Vec<&str> = log_tail
         .lines()
         .map(str::trim)
         .filter(|line| !line.is_empty())
         .collect();
     if lines.is_empty() {
-        return "; it wrote nothing".to_owned();
+        return "wrote nothing".to_owned();
     }
     let text = lines.join(" | ");
     let n_chars = text.chars().count();
@@ -279,5 +296,5 @@ fn shown(log_tail: &str) -> String {
         .skip(n_chars.saturating_sub(SHOWN_CHARS))
         .collect();
     let cut = if n_chars > SHOWN_CHARS { "..." } else { "" };
-    format!("; it last wrote: {cut}{end}")
+    format!("last wrote: {cut}{end}")
 }

@@ -9,8 +9,10 @@
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use futures_util::StreamExt;
+use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use indexmap::{IndexMap, IndexSet};
 use tokio::sync::{Notify, watch};
@@ -19,15 +21,20 @@ use super::error::{LaunchError, TAIL_LINES, exit_words};
 use super::hooks::start_container;
 use super::ready::{self, PAUSE, longer};
 use super::request::{
-    Launch, LaunchTarget, TargetPath, has_healthcheck, is_measured, is_waited_for, network_mode,
-    network_owner,
+    Launch, LaunchTarget, TargetPath, has_healthcheck, is_measured, is_optional, is_waited_for,
+    network_mode, network_owner,
 };
 use crate::engine::replica::replicas;
 use crate::engine::{
     ContainerId, Engine, EngineError, EngineErrorKind, Health, ImageFacts, Inspection, Replica,
     RunState,
 };
-use crate::stack::{Condition, Service};
+use crate::stack::{Condition, Dependency, Service};
+
+/// Longest wait for the end of a log: it explains a failure and must not delay it.
+const TAIL_LIMIT: Duration = Duration::from_secs(5);
+/// Logs that the words of one failure show.
+const MOST_TAILS: usize = 3;
 
 /// How far a service has come, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,11 +47,20 @@ enum Stage {
     Healthy,
     /// It ran to its end with exit code 0.
     Completed,
+    /// Its healthcheck fails, and nobody requires it.
+    Unwell,
+    /// It ended badly, and nobody requires it.
+    Failed,
 }
 
 impl Stage {
-    fn meets(self, condition: Condition) -> bool {
-        match condition {
+    /// Whether a dependant may start: what it does not require it waits for only until
+    /// that has failed, as under Compose.
+    fn meets(self, wanted: &Dependency) -> bool {
+        if !wanted.required && self >= Self::Unwell {
+            return true;
+        }
+        match wanted.condition {
             Condition::ServiceStarted => self >= Self::Started,
             Condition::ServiceHealthy => self == Self::Healthy,
             Condition::ServiceCompletedSuccessfully => self == Self::Completed,
@@ -70,6 +86,8 @@ pub(super) struct Watch<'a, E> {
     news: IndexMap<&'a ContainerId, Notify>,
     /// The last thing seen of everything that is still waited for.
     seen: Mutex<IndexMap<String, String>>,
+    /// What went wrong with containers that nobody requires.
+    warnings: Mutex<IndexSet<String>>,
 }
 
 impl<'a, E: Engine> Watch<'a, E> {
@@ -97,6 +115,7 @@ impl<'a, E: Engine> Watch<'a, E> {
                 .map(|id| (id, Notify::new()))
                 .collect(),
             seen: Mutex::default(),
+            warnings: Mutex::default(),
         }
     }
 
@@ -155,6 +174,19 @@ impl<'a, E: Engine> Watch<'a, E> {
         std::future::pending().await
     }
 
+    fn warn(&self, words: String) {
+        let words = format!("{words}; no other service requires it, so the launch went on");
+        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        warnings.insert(words);
+    }
+
+    /// What went wrong and was not required.
+    pub(super) fn into_warnings(self) -> Vec<String> {
+        let warnings = self.warnings.into_inner();
+        let warnings = warnings.unwrap_or_else(PoisonError::into_inner);
+        warnings.into_iter().collect()
+    }
+
     /// Starts and follows all services; comes back only when one of them fails.
     pub(super) async fn run_all(&self) -> Result<Infallible, LaunchError> {
         let services = &self.launch.stack.services;
@@ -176,6 +208,7 @@ impl<'a, E: Engine> Watch<'a, E> {
         self.note(&name, "being started".to_owned());
         let note = |seen: String| self.note(&name, seen);
         start_container(self.engine, self.launch, service, replica, note).await?;
+        self.note(&name, "started, and not yet looked at".to_owned());
         self.advance(replica, Stage::Started);
         let mut pause = PAUSE.0;
         loop {
@@ -184,11 +217,18 @@ impl<'a, E: Engine> Watch<'a, E> {
                 Err(error) => return Err(lost(name, error)),
             };
             if seen.state == RunState::Exited {
-                self.judge_exit(replica, service, &seen).await?;
-                self.advance(replica, Stage::Completed);
+                let stage = self.judge_exit(replica, service, &seen).await?;
+                self.advance(replica, stage);
                 return std::future::pending().await;
             }
-            self.judge_health(replica, &seen)?;
+            if seen.state == RunState::Paused {
+                // It neither answers nor tests itself: waiting would only hide why.
+                return Err(LaunchError::Disturbed {
+                    service: name,
+                    what: "is paused: somebody froze it".to_owned(),
+                });
+            }
+            self.judge_health(replica, &seen).await?;
             let news = &self.news[replica.id];
             let _ = tokio::time::timeout(pause, news.notified()).await;
             pause = longer(pause);
@@ -204,7 +244,7 @@ impl<'a, E: Engine> Watch<'a, E> {
                 let waited_for = service.depends_on.iter().find(|(dependency, wanted)| {
                     stages
                         .get(dependency.as_str())
-                        .is_some_and(|all| !all.iter().all(|one| one.meets(wanted.condition)))
+                        .is_some_and(|all| !all.iter().all(|one| one.meets(wanted)))
                 });
                 if let Some((dependency, wanted)) = waited_for {
                     let condition = words(wanted.condition);
@@ -243,7 +283,11 @@ impl<'a, E: Engine> Watch<'a, E> {
     }
 
     /// Follows the healthcheck; a service that others wait for must not fail it.
-    fn judge_health(&self, replica: Replica<'_>, seen: &Inspection) -> Result<(), LaunchError> {
+    async fn judge_health(
+        &self,
+        replica: Replica<'_>,
+        seen: &Inspection,
+    ) -> Result<(), LaunchError> {
         let goal = self.goal(replica.service);
         let name = replica.name();
         if goal == Stage::Completed {
@@ -259,15 +303,19 @@ impl<'a, E: Engine> Watch<'a, E> {
             Health::Starting(output) => {
                 self.note(&name, format!("healthcheck not yet passed{}", said(output)));
             }
+            Health::Unhealthy(output) if is_optional(self.launch, replica.service) => {
+                self.warn(format!("service `{name}` is unhealthy{}", said(output)));
+                self.advance(replica, Stage::Unwell);
+            }
             Health::Unhealthy(output) => {
                 self.set_stage(replica, Stage::Started);
                 self.note(&name, format!("unhealthy{}", said(output)));
                 if let Some(dependant) = self.dependant_on_health(replica.service) {
                     return Err(LaunchError::DependencyFailed {
-                        dependant: dependant.to_owned(),
+                        dependant,
                         dependency: name,
                         problem: format!("is unhealthy{}", said(output)),
-                        log_tail: String::new(),
+                        log_tail: self.log_tail(replica).await,
                     });
                 }
             }
@@ -276,7 +324,7 @@ impl<'a, E: Engine> Watch<'a, E> {
     }
 
     /// A service that still waits for this one to be healthy.
-    fn dependant_on_health(&self, name: &str) -> Option<&str> {
+    fn dependant_on_health(&self, name: &str) -> Option<String> {
         let stages = self.stages.borrow();
         self.launch
             .stack
@@ -287,9 +335,41 @@ impl<'a, E: Engine> Watch<'a, E> {
                 let still_waits = stages
                     .get(dependant.as_str())
                     .is_some_and(|all| all.contains(&Stage::Waiting));
-                (wanted.condition == Condition::ServiceHealthy && still_waits)
-                    .then_some(dependant.as_str())
+                let waits = wanted.condition == Condition::ServiceHealthy && still_waits;
+                (waits && wanted.required).then(|| dependant.clone())
             })
+    }
+
+    /// The last lines a container wrote; never worth a long wait.
+    async fn log_tail(&self, replica: Replica<'_>) -> Option<String> {
+        let logs = self.engine.logs(replica.id, Some(TAIL_LINES));
+        tokio::time::timeout(TAIL_LIMIT, logs).await.ok()?.ok()
+    }
+
+    /// The last lines of every container that runs and is still waited for.
+    pub(super) async fn log_tails(&self) -> Vec<(String, String)> {
+        let waited_for: Vec<Replica<'_>> = {
+            let stages = self.stages.borrow();
+            let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_asked = |name: &str| {
+                let asked = format!(" of `{name}` at ");
+                seen.keys().any(|what| what.contains(&asked))
+            };
+            let all = self.containers.iter();
+            all.flat_map(|(name, ids)| replicas(name, ids))
+                .filter(|replica| {
+                    let stage = stages[replica.service][replica.index];
+                    let runs = stage == Stage::Started || stage == Stage::Healthy;
+                    runs && (stage < self.goal(replica.service) || is_asked(&replica.name()))
+                })
+                .take(MOST_TAILS)
+                .collect()
+        };
+        let tails = waited_for.iter().map(|replica| self.log_tail(*replica));
+        let named = join_all(tails).await.into_iter().zip(&waited_for);
+        named
+            .filter_map(|(tail, replica)| Some((replica.name(), tail?)))
+            .collect()
     }
 
     /// Whether a container might end: a one-shot with 0, and by the practice of
@@ -300,30 +380,42 @@ impl<'a, E: Engine> Watch<'a, E> {
         replica: Replica<'_>,
         service: &Service,
         seen: &Inspection,
-    ) -> Result<(), LaunchError> {
+    ) -> Result<Stage, LaunchError> {
         let stack = self.launch.stack;
         let name = replica.service;
         let is_one_shot = is_waited_for(stack, name, Condition::ServiceCompletedSuccessfully);
         let is_expected = is_one_shot
             || !(is_measured(self.launch, name) || has_healthcheck(service, &self.images[name]));
-        if is_expected && seen.exit_code == Some(0) && !seen.oom_killed {
-            return Ok(());
+        let awaits_health = self.dependant_on_health(name);
+        let ended_well = seen.exit_code == Some(0) && !seen.oom_killed;
+        if is_expected && ended_well && awaits_health.is_none() {
+            return Ok(Stage::Completed);
         }
-        let log_tail = self
-            .engine
-            .logs(replica.id, Some(TAIL_LINES))
-            .await
-            .unwrap_or_default();
-        let waiting = stack.services.iter().find(|(_, dependant)| {
+        if is_optional(self.launch, name) {
+            if ended_well {
+                return Ok(Stage::Completed);
+            }
+            let how = exit_words(seen.exit_code, seen.oom_killed);
+            self.warn(format!("service `{}` {how}", replica.name()));
+            return Ok(Stage::Failed);
+        }
+        let log_tail = self.log_tail(replica).await;
+        let awaits_end = stack.services.iter().find(|(_, dependant)| {
             dependant.depends_on.get(name).is_some_and(|dependency| {
                 dependency.condition == Condition::ServiceCompletedSuccessfully
             })
         });
+        let how = exit_words(seen.exit_code, seen.oom_killed);
+        let waiting = match (awaits_health, awaits_end) {
+            (Some(dependant), _) => Some((dependant, format!("{how} before it was healthy"))),
+            (None, Some((dependant, _))) if !ended_well => Some((dependant.clone(), how)),
+            (None, _) => None,
+        };
         Err(match waiting {
-            Some((dependant, _)) => LaunchError::DependencyFailed {
-                dependant: dependant.clone(),
+            Some((dependant, problem)) => LaunchError::DependencyFailed {
+                dependant,
                 dependency: replica.name(),
-                problem: exit_words(seen.exit_code, seen.oom_killed),
+                problem,
                 log_tail,
             },
             None => LaunchError::Exited {
@@ -342,16 +434,50 @@ impl<'a, E: Engine> Watch<'a, E> {
     ) -> Result<(Vec<SocketAddr>, IndexSet<String>), LaunchError> {
         let ((), addresses) = tokio::join!(self.until_goals(), self.until_answered(path));
         let addresses = addresses?;
-        // A service may have turned unhealthy while the target was still asked.
-        self.until_goals().await;
+        // A service may have turned unhealthy while the target was still asked; and what
+        // was seen of it may be half a second old.
+        let mut pause = PAUSE.0;
+        loop {
+            self.until_goals().await;
+            if self.is_healthy_now().await? {
+                break;
+            }
+            tokio::time::sleep(pause).await;
+            pause = longer(pause);
+        }
+        let has_ended = |stage: &Stage| matches!(stage, Stage::Completed | Stage::Failed);
         let completed = self
             .stages
             .borrow()
             .iter()
-            .filter(|(_, all)| all.iter().all(|stage| *stage == Stage::Completed))
+            .filter(|(_, all)| all.iter().all(has_ended))
             .map(|(name, _)| (*name).to_owned())
             .collect();
         Ok((addresses, completed))
+    }
+
+    /// Looks once more at every container that must be healthy.
+    async fn is_healthy_now(&self) -> Result<bool, LaunchError> {
+        let stages = self.stages.borrow().clone();
+        let tested = self
+            .containers
+            .iter()
+            .flat_map(|(name, ids)| replicas(name, ids))
+            .filter(|one| stages[one.service][one.index] == Stage::Healthy);
+        let looks = tested.map(|replica| async move {
+            let seen = match self.engine.inspect(replica.id).await {
+                Ok(seen) => seen,
+                Err(error) => return Err(lost(replica.name(), error)),
+            };
+            // Whoever follows it says what else may have become of it.
+            let is_healthy = seen.health == Health::Healthy && seen.state == RunState::Running;
+            if !is_healthy && self.goal(replica.service) == Stage::Healthy {
+                self.set_stage(replica, Stage::Started);
+            }
+            Ok(is_healthy)
+        });
+        let healthy = all_or_first_error(looks).await?;
+        Ok(healthy.into_iter().all(|is_healthy| is_healthy))
     }
 
     /// Waits until every container is at its goal, all of them at one moment.
@@ -432,7 +558,7 @@ fn lost(service: String, error: EngineError) -> LaunchError {
             service,
             exit_code: None,
             oom_killed: false,
-            log_tail: String::new(),
+            log_tail: None,
         };
     }
     LaunchError::Engine { source: error }

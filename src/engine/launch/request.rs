@@ -71,6 +71,8 @@ pub struct Launched {
     pub completed: IndexSet<String>,
     /// Services that may end with exit code 0 later: nobody depends on them.
     pub may_complete: IndexSet<String>,
+    /// What went wrong and was not required, in words.
+    pub warnings: Vec<String>,
     /// Where load goes: an address for each container of the target; empty when the
     /// target is not in the stack.
     pub targets: Vec<SocketAddr>,
@@ -282,6 +284,17 @@ pub(super) fn is_waited_for(stack: &Stack, service: &str, condition: Condition) 
             .get(service)
             .is_some_and(|dependency| dependency.condition == condition)
     })
+}
+
+/// Whether a service may fail: others wait for it, and none of them requires it.
+pub(super) fn is_optional(launch: &Launch<'_>, name: &str) -> bool {
+    let services = launch.stack.services.values();
+    let mut wanted = services
+        .filter_map(|dependant| dependant.depends_on.get(name))
+        .peekable();
+    !is_measured(launch, name)
+        && wanted.peek().is_some()
+        && wanted.all(|dependency| !dependency.required)
 }
 
 /// Services that may end with exit code 0 at any time: leaves of the stack.

@@ -106,18 +106,24 @@ pub async fn start<E: Engine>(
         never = watch.hear(&heard) => match never {},
         Err(error) = watch.run_all() => return Err(error),
         ready = watch.until_ready(path) => ready?,
-        () = tokio::time::sleep(launch.deadline) => return Err(LaunchError::NotReady {
-            last_seen: watch.last_seen(),
-            limit: launch.deadline,
-            elapsed: begun.elapsed(),
-        }),
+        () = tokio::time::sleep(launch.deadline) => {
+            let elapsed = begun.elapsed();
+            let last_seen = watch.last_seen();
+            return Err(LaunchError::NotReady {
+                last_seen,
+                log_tails: watch.log_tails().await,
+                limit: launch.deadline,
+                elapsed,
+            });
+        }
     };
-    drop(watch);
+    let warnings = watch.into_warnings();
     let mut launched = Launched {
         containers,
         subject: launch.subject.to_owned(),
         completed,
         may_complete: may_complete(launch),
+        warnings,
         targets,
         target_path: path,
         proof: Proof::Inspect,
@@ -137,7 +143,7 @@ async fn find_images<E: Engine>(
 ) -> Result<IndexMap<String, ImageFacts>, LaunchError> {
     let services = &launch.stack.services;
     let finds = services.iter().map(|(name, service)| async move {
-        let found = engine.find_image(&service.image).await;
+        let found = engine.find_image(service.launched_image()).await;
         let facts = found
             .map_err(|source| LaunchError::Engine { source })?
             .ok_or_else(|| LaunchError::ImageMissing {

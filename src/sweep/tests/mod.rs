@@ -371,3 +371,45 @@ async fn who_asks_twice_to_stop_keeps_what_was_measured() {
     assert_eq!(came.rows[1].reason.as_deref(), Some("interrupted"));
     assert_eq!(came.rows.len(), 4);
 }
+
+#[tokio::test]
+async fn a_healthcheck_that_fails_in_a_window_is_a_flag_with_its_output() {
+    let mut bench = Bench::new(1).await;
+    let mut stack = (*bench.plan.jobs[0].stack).clone();
+    stack.services["app"].healthcheck = Some(crate::stack::Healthcheck {
+        test: vec!["CMD".to_owned(), "true".to_owned()],
+        interval: None,
+        timeout: None,
+        start_period: None,
+        start_interval: None,
+        retries: None,
+    });
+    bench.plan.jobs[0].stack = std::sync::Arc::new(stack);
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], bench.port()));
+    let came = bench
+        .run(|engine, event| {
+            if has_begun(event, "second", 1) {
+                engine.behave(
+                    "app",
+                    Behaviour {
+                        unhealthy_after: Some(Duration::ZERO),
+                        health_output: "exit code 1:\n no answer".to_owned(),
+                        ..at(address)
+                    },
+                );
+            }
+        })
+        .await;
+    let (first, second) = (&came.rows[0], &came.rows[1]);
+    assert_eq!(
+        (first.verdict, second.verdict),
+        (Verdict::Valid, Verdict::Valid)
+    );
+    assert!(!first.flags.contains(&"unhealthy".to_owned()), "{first:?}");
+    assert_eq!(first.detail, None);
+    assert!(second.flags.contains(&"unhealthy".to_owned()), "{second:?}");
+    assert_eq!(
+        second.detail.as_deref(),
+        Some("the healthcheck of service `app` failed in the window (exit code 1: no answer)")
+    );
+}

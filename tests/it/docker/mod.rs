@@ -5,6 +5,8 @@
 mod debugging;
 mod failures;
 mod faults;
+mod images;
+mod launches;
 mod replicas;
 mod state;
 mod sweeps;
@@ -207,6 +209,12 @@ impl Running {
             .status()
             .unwrap();
         assert!(status.success());
+    }
+
+    /// Whether it has not ended yet.
+    pub(super) fn is_running(&mut self) -> bool {
+        let child = self.child.as_mut().unwrap();
+        child.try_wait().unwrap().is_none()
     }
 
     /// Waits for its end; kills it and fails when that takes too long.

@@ -185,11 +185,95 @@ fn secrets_of_the_environment_are_in_no_file() {
     assert!(n_files > 4);
 }
 
+/// What a user's file fixes for the whole host: a container's name, a port, names of a
+/// network and a volume.
+const NAMED: &str = r#"
+services:
+  app:
+    container_name: nightsweep-test-named
+    ports: ["127.0.0.1:18413:8080"]
+  db:
+    container_name: nightsweep-test-named-db
+volumes:
+  pgdata:
+    name: nightsweep-test-named
+networks:
+  default:
+    name: nightsweep-test-named
+"#;
+
+/// Somebody's own container, network and volume, by the very names that the file fixes.
+struct Bystander {
+    before: [String; 3],
+}
+
+impl Bystander {
+    fn new() -> Self {
+        let name = "nightsweep-test-named";
+        docker(&["volume", "create", name]);
+        docker(&["network", "create", name]);
+        let image = super::postgres_image();
+        let mount = format!("{name}:/data");
+        docker(&[
+            "run",
+            "--detach",
+            "--name",
+            name,
+            "--network",
+            name,
+            "--volume",
+            &mount,
+            "--publish",
+            "127.0.0.1:18413:8080",
+            "--entrypoint",
+            "sleep",
+            &image,
+            "600",
+        ]);
+        docker(&["exec", name, "sh", "-c", "echo theirs > /data/file"]);
+        Self {
+            before: Self::seen(),
+        }
+    }
+
+    /// Identity and start of the container, the network, and what is in the volume.
+    fn seen() -> [String; 3] {
+        let name = "nightsweep-test-named";
+        let container = "{{.Id}} {{.State.Running}} {{.State.StartedAt}} {{.State.Pid}}";
+        [
+            docker(&["container", "inspect", "--format", container, name]),
+            docker(&[
+                "network",
+                "inspect",
+                "--format",
+                "{{.Id}} {{len .Containers}}",
+                name,
+            ]),
+            docker(&["exec", name, "sh", "-c", "ls /data; cat /data/file"]),
+        ]
+    }
+}
+
+impl Drop for Bystander {
+    fn drop(&mut self) {
+        let name = "nightsweep-test-named";
+        for arguments in [
+            ["rm", "--force", name].as_slice(),
+            &["network", "rm", name],
+            &["volume", "rm", name],
+        ] {
+            let _ = std::process::Command::new("docker")
+                .args(arguments)
+                .output();
+        }
+    }
+}
+
 #[test]
-fn two_sweeps_and_a_bystander_do_not_disturb_each_other() {
+fn two_sweeps_of_fixed_names_and_ports_and_a_bystander_do_not_disturb_each_other() {
     let testbed = Testbed::new();
     testbed.matrix(
-        "cpus = [0.5]\nweb = [2]",
+        "cpus = [0.5]\nweb = [2, 3]",
         Phases {
             warm_up: 1,
             latency: None,
@@ -197,12 +281,15 @@ fn two_sweeps_and_a_bystander_do_not_disturb_each_other() {
         },
         "",
     );
-    let bystander = docker(&["volume", "create", "nightsweep-test-bystander"]);
+    let path = testbed.sandbox.path().join("matrix.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let text = text.replace("compose.yaml\"]", "compose.yaml\", \"named.yaml\"]");
+    let bystander = Bystander::new();
     let other = crate::support::Sandbox::new();
-    other.write(
-        "matrix.toml",
-        &std::fs::read_to_string(testbed.sandbox.path().join("matrix.toml")).unwrap(),
-    );
+    for sandbox in [&testbed.sandbox, &other] {
+        sandbox.write("matrix.toml", &text);
+        sandbox.write("named.yaml", NAMED);
+    }
     let image = format!("POSTGRES_IMAGE={}", super::postgres_image());
     let second = other
         .command(&["run", "--set", &image])
@@ -210,12 +297,35 @@ fn two_sweeps_and_a_bystander_do_not_disturb_each_other() {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    testbed.run(&["run"]).exits(0);
-    crate::support::Ended::of(&second.wait_with_output().unwrap()).exits(0);
+    let second = super::Running::new(second);
+    let first = testbed.start(&["run"]);
+    // Both are up side by side, each with names and networks of its own.
+    super::wait_until(std::time::Duration::from_mins(1), || {
+        let format = "{{.Label \"nightsweep.run\"}}";
+        let service = "label=nightsweep.service=app";
+        let mut runs: Vec<String> = docker(&["ps", "--filter", service, "--format", format])
+            .lines()
+            .map(str::to_owned)
+            .collect();
+        runs.sort();
+        runs.dedup();
+        runs.len() == 2
+    });
+    let limit = std::time::Duration::from_mins(3);
+    for running in [first, second] {
+        let ended = running.end(limit).exits(0);
+        assert!(
+            ended.stderr.contains("container_name") || ended.stdout.contains("container_name"),
+            "what was changed is said: {}",
+            ended.stderr
+        );
+    }
+    // What a clean-up by hand finds now belongs to nobody of ours.
+    testbed.sandbox.run(&["clean"]).exits(0);
     assert_nothing_left();
     assert_eq!(
-        docker(&["volume", "rm", &bystander]),
-        bystander,
-        "it was still there"
+        Bystander::seen(),
+        bystander.before,
+        "the bystander is as it was"
     );
 }

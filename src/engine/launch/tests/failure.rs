@@ -205,7 +205,7 @@ async fn never_healthy_ends_at_the_deadline_with_the_last_output() {
         },
     );
     let error = failed(&engine, &stack()).await;
-    insta::assert_snapshot!(error.to_string(), @"not ready after 1 min 00 s of 1 min 00 s: app: waits for `db` (to be healthy); migrate: waits for `db` (to be healthy); db: healthcheck not yet passed (exit code 2: no response)");
+    insta::assert_snapshot!(error.to_string(), @"not ready after 1 min 00 s of 1 min 00 s: app: waits for `db` (to be healthy); migrate: waits for `db` (to be healthy); db: healthcheck not yet passed (exit code 2: no response); `db` wrote nothing");
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,5 +3,6 @@
 mod failure;
 mod hooks;
 mod order;
+mod readiness;
 mod sharing;
 mod support;

@@ -7,8 +7,8 @@ use indexmap::IndexMap;
 use super::support::*;
 use crate::engine::fake::Behaviour;
 use crate::engine::{
-    Engine, HostFacts, Launch, LeftoverKind, Proof, TargetPath, collect_logs, collect_trial_logs,
-    launch,
+    Engine, HostFacts, Launch, LeftoverKind, Proof, TargetPath, check_limits, collect_logs,
+    collect_trial_logs, launch,
 };
 
 #[tokio::test(start_paused = true)]
@@ -185,7 +185,7 @@ async fn a_service_that_turns_unhealthy_before_the_target_answers_is_waited_for(
     assert!(
         error
             .to_string()
-            .ends_with("db: unhealthy (exit code 1: gone)"),
+            .contains(": db: unhealthy (exit code 1: gone); `db`"),
         "{error}"
     );
 }
@@ -315,4 +315,21 @@ async fn what_the_engine_tells_is_looked_at_at_once() {
         "{ready:?}"
     );
     assert!(ready[1] > soonest + Duration::from_millis(100), "{ready:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_one_shot_that_is_tidied_up_after_its_end_changes_no_proof() {
+    let engine = engine();
+    let stack = stack();
+    let (launched, lease) = launch_with(&engine, &stack).await;
+    let launched = launched.unwrap();
+    let all = engine.list_ours(&lease.tag().filter()).await.unwrap();
+    for (service, is_proved) in [("migrate", true), ("cache", false)] {
+        let id = &launched.containers[service][0];
+        let container = all.iter().find(|thing| thing.id == id.0).unwrap();
+        engine.remove(container).await.unwrap();
+        let proof = check_limits(&*engine, &launched, &stack).await;
+        assert_eq!(proof.is_ok(), is_proved, "{service}: {proof:?}");
+    }
+    lease.release().await;
 }

@@ -156,6 +156,10 @@ fn limits_that_no_engine_takes_are_refused() {
             "deploy: {mode: replicated-job}",
             "must be `replicated` or `global`: jobs belong to a swarm",
         ),
+        (
+            "healthcheck: {test: x, interval: 999us}",
+            "is less than 1ms, which no engine takes",
+        ),
         ("mem_swappiness: 101", "out of range (allowed: 0 to 100)"),
         ("memswap_limit: 64m", "needs `mem_limit` beside it"),
     ] {
@@ -199,7 +203,6 @@ fn nothing_is_ignored_without_a_word() {
             "services.app.ports",
             "services.app.restart, services.app.deploy.restart_policy",
             "services.app.logging",
-            "services.app.pull_policy",
             "services.app.build",
             "services.app.container_name",
         ]

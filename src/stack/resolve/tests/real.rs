@@ -25,6 +25,8 @@ fn an_image_that_is_built_is_named_as_compose_names_it() {
                 ("LEVEL".into(), "3".into()),
                 ("TOKEN".into(), "t0ken-from-outside".into()),
             ]),
+            cache_from: vec!["x".into()],
+            place: app.build.as_ref().unwrap().place.clone(),
             ..Build::default()
         })
     );
@@ -44,10 +46,17 @@ fn an_image_that_is_built_is_named_as_compose_names_it() {
     assert_eq!(tool.context, "https://example.com/r.git#main");
     let said = stack.warnings.join("\n");
     assert!(
-        said.contains("services.app.build.cache_from: says how"),
+        said.contains("services.web.build: built only where"),
         "{said}"
     );
-    assert!(said.contains("services.web.build: not built"), "{said}");
+    assert!(
+        app.build
+            .as_ref()
+            .unwrap()
+            .place
+            .ends_with("compose.yaml:4:5"),
+        "{app:?}"
+    );
 }
 
 #[test]
