@@ -151,7 +151,13 @@ impl Engine for DockerEngine {
             let of_tag = move |tag: String| {
                 leftover(LeftoverKind::Image, tag.clone(), tag, Some(labels.clone()))
             };
-            image.repo_tags.into_iter().map(of_tag)
+            let mut names = image.repo_tags;
+            // One whose tag went to another image: older engines write so, newer ones nothing.
+            names.retain(|tag| tag != "<none>:<none>");
+            if names.is_empty() {
+                names.push(image.id);
+            }
+            names.into_iter().map(of_tag)
         });
         Ok(named.collect())
     }
