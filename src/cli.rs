@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::cpus::CpuMode;
 use crate::units::parse_duration;
@@ -54,6 +54,9 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Remove what nightsweep created and no living run owns; nothing else
     Clean(CleanArgs),
+    /// Work on volumes inside a container of nightsweep's own
+    #[command(hide = true)]
+    Helper(HelperArgs),
 }
 
 /// Which matrix, and values for its Compose files.
@@ -257,9 +260,79 @@ pub struct CleanArgs {
     /// Only what this run created
     #[arg(long, value_name = "ID")]
     pub run: Option<String>,
+    /// Remove golden volumes too, unless a living run uses them, and the image
+    /// they are cloned with
+    #[arg(long, conflicts_with = "run")]
+    pub golden: bool,
     /// Say what would be removed, remove nothing
     #[arg(long)]
     pub dry_run: bool,
+}
+
+/// `helper`: what the tool asks its own container to do
+#[derive(Debug, Args)]
+pub struct HelperArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub job: HelperJob,
+}
+
+/// The jobs of the container.
+#[derive(Debug, Subcommand)]
+pub enum HelperJob {
+    /// Copy folders and read the copies
+    Clone {
+        /// Root of the originals
+        #[arg(long)]
+        from: PathBuf,
+        /// Root of the copies
+        #[arg(long)]
+        to: PathBuf,
+        /// How content is passed on
+        #[arg(long, value_enum, default_value_t = HelperMode::Auto)]
+        mode: HelperMode,
+        /// Do not read the content of the copies
+        #[arg(long)]
+        shape: bool,
+        /// Wait until everything is on the disk
+        #[arg(long)]
+        sync: bool,
+        /// Folders below the roots
+        names: Vec<String>,
+    },
+    /// Read folders
+    Fingerprint {
+        /// Root of the folders
+        #[arg(long)]
+        at: PathBuf,
+        /// Do not read the content of files
+        #[arg(long)]
+        shape: bool,
+        /// Folders below the root
+        names: Vec<String>,
+    },
+    /// Make the folders that overlays write to
+    Scratch {
+        /// Root of the folders that are overlaid
+        #[arg(long)]
+        from: PathBuf,
+        /// Root of the places to write to
+        #[arg(long)]
+        to: PathBuf,
+        /// Folders below the roots
+        names: Vec<String>,
+    },
+}
+
+/// How content is passed on.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum HelperMode {
+    /// Shared where the file system can, else copied
+    Auto,
+    /// Shared
+    Reflink,
+    /// Copied
+    Copy,
 }
 
 fn parse_setting(text: &str) -> Result<(String, String), String> {

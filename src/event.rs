@@ -55,6 +55,34 @@ pub enum EventKind {
         /// Expected length. **Units**: seconds.
         estimate_s: f64,
     },
+    /// The next step of preparing golden volumes.
+    StatePreparing {
+        /// Where their content comes from, as the matrix says it.
+        source: String,
+        /// In words.
+        step: String,
+    },
+    /// Golden volumes are there; trials are given clones of them.
+    StateReady {
+        /// Where their content came from.
+        source: String,
+        /// What they are found by.
+        key: String,
+        /// Whether they were there already.
+        reused: bool,
+        /// What tells their content. **Shape**: 12 hexadecimal digits.
+        fingerprint: String,
+        /// Sizes of all files.
+        bytes: u64,
+        /// Files.
+        files: u64,
+        /// Preparing them, whenever that was. **Units**: seconds.
+        prepared_s: f64,
+        /// When that was, RFC 3339 in UTC.
+        made_at: String,
+        /// Clones that the sweep makes of them.
+        clones: u64,
+    },
     /// A trial's turn: the one before is gone, and its stack is launched or on its way up already.
     TrialStarted {
         /// Which.

@@ -12,6 +12,7 @@
 //! - [`load`]: the load generator
 //! - [`event`], [`sweep`]: trials one after the other, and what is told of them
 //! - [`results`]: rows and files
+//! - [`tree`]: trees of files, copied and compared inside a container of ours
 //! - [`chart`], [`report`]: what people look at
 //! - [`cli`], [`app`]: the command line and what each command does
 //!
@@ -36,4 +37,5 @@ pub mod secret;
 pub mod stack;
 pub mod sweep;
 pub mod toml_file;
+pub mod tree;
 pub mod units;

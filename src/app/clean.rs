@@ -16,6 +16,7 @@ pub(super) async fn clean(
     let engine = DockerEngine::find(environment.variables()).await?;
     let request = CleanRequest {
         run_id: arguments.run.clone(),
+        golden: arguments.golden,
         is_dry_run: arguments.dry_run,
     };
     let report = crate::engine::clean(&engine, &request).await?;
@@ -71,5 +72,6 @@ fn kind_of(kind: LeftoverKind) -> &'static str {
         LeftoverKind::Container => "container",
         LeftoverKind::Network => "network",
         LeftoverKind::Volume => "volume",
+        LeftoverKind::Image => "image",
     }
 }

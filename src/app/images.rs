@@ -12,7 +12,7 @@ use crate::engine::{
 use crate::report::{ImageLines, Printer};
 use crate::secret::Secrets;
 use crate::stack::Stack;
-use crate::sweep::SweepPlan;
+use crate::sweep::{StatePlan, SweepPlan};
 
 /// Gets the images of the trials that will run; stacks and plan then name them by content.
 ///
@@ -32,9 +32,16 @@ pub(super) async fn prepare<E: Engine>(
     let indexes: Vec<usize> = (0..stacks.len())
         .filter(|index| is_run(&stacks[*index]))
         .collect();
+    // What prepares golden volumes may start more services than any trial.
+    let preparing = match &plan.state {
+        StatePlan::Golden(golden) => golden.specs.iter().map(|spec| &spec.stack).collect(),
+        StatePlan::Fresh | StatePlan::Keep => Vec::new(),
+    };
     let wanted: Vec<Arc<Stack>> = indexes
         .iter()
-        .map(|index| Arc::clone(&stacks[*index]))
+        .map(|index| &stacks[*index])
+        .chain(preparing)
+        .map(Arc::clone)
         .collect();
     let keyring = Keyring::new(CliConfig::read(environment.variables()));
     let lines = ImageLines::new(printer);
@@ -45,13 +52,19 @@ pub(super) async fn prepare<E: Engine>(
         secrets.hide(&text);
     }
     let prepared = prepared.map_err(|error| in_words(error, secrets))?;
-    for (index, pinned) in indexes.into_iter().zip(prepared.stacks) {
+    let mut pinned = prepared.stacks.into_iter();
+    for (index, pinned) in indexes.into_iter().zip(pinned.by_ref()) {
         for job in &mut plan.jobs {
             if Arc::ptr_eq(&job.stack, &stacks[index]) {
                 job.stack = Arc::clone(&pinned);
             }
         }
         stacks[index] = pinned;
+    }
+    if let StatePlan::Golden(golden) = &mut plan.state {
+        for (spec, pinned) in golden.specs.iter_mut().zip(pinned) {
+            spec.stack = pinned;
+        }
     }
     Ok(prepared.facts)
 }

@@ -9,6 +9,7 @@ use indexmap::IndexMap;
 
 use super::environment::Environment;
 use super::error::AppError;
+use super::state::{check_names, check_stack_state, seed_workload};
 use crate::cli::MatrixArgs;
 use crate::load::Workload;
 use crate::matrix::{self, Cell, Located, Plan, Sweep};
@@ -25,6 +26,9 @@ pub(super) struct Inputs {
     pub(super) workload: Arc<Workload>,
     /// The workload and the files it names, as they were read.
     pub(super) workload_bytes: Vec<(PathBuf, Vec<u8>)>,
+    /// What fills golden volumes, and its files as they were read.
+    pub(super) seed_workload: Option<Arc<Workload>>,
+    pub(super) seed_bytes: Vec<(PathBuf, Vec<u8>)>,
     pub(super) plan: Plan,
     pub(super) secrets: Secrets,
     settings: IndexMap<String, String>,
@@ -56,9 +60,15 @@ impl Inputs {
         check_settings(&sweep, &settings, path, &mut problems);
         check_services(&sweep, &compose, &mut problems);
         check_workload_names(&sweep, &workload, &settings, environment, &mut problems);
+        check_names(&sweep, &compose, folder, &mut problems);
+        let seed_workload = seed_workload(&sweep, folder, &mut problems);
+        if let Some(seed) = &seed_workload {
+            check_workload_names(&sweep, seed, &settings, environment, &mut problems);
+        }
         let by_load: BTreeSet<String> = workload
             .variables()
             .iter()
+            .chain(seed_workload.iter().flat_map(|seed| seed.variables()))
             .map(|used| used.name.clone())
             .chain(sweep.used_names())
             .collect();
@@ -70,6 +80,11 @@ impl Inputs {
                 return Err(Problems(problems).into());
             }
         };
+        let seed_path = sweep
+            .seed
+            .as_ref()
+            .and_then(|seed| seed.workload.as_ref())
+            .map(|path| folder.join(&path.value));
         let mut inputs = Self {
             roots: roots_of(&sweep, &compose),
             profiles: values(&sweep.profiles),
@@ -82,6 +97,8 @@ impl Inputs {
             compose,
             workload_bytes: bytes_of(&workload_path, &workload)?,
             workload: Arc::new(workload),
+            seed_bytes: seed_bytes(seed_path.as_deref(), seed_workload.as_deref())?,
+            seed_workload,
             plan,
             settings,
         };
@@ -108,19 +125,37 @@ impl Inputs {
     fn try_first_cells(&mut self, problems: &mut Vec<Problem>) {
         let mut seen = BTreeSet::new();
         for cell in 0..self.plan.cells.len() {
-            let is_first = seen.insert(self.plan.tier_of(cell).to_string());
-            if is_first && let Err(more) = self.resolve(cell) {
-                problems.extend(more.0);
+            if !seen.insert(self.plan.tier_of(cell).to_string()) {
+                continue;
+            }
+            match self.resolve(cell) {
+                Ok(stack) => check_stack_state(&self.sweep, &stack, problems),
+                Err(more) => problems.extend(more.0),
             }
         }
+    }
+
+    /// The folder that paths of the matrix start in.
+    pub(super) fn folder(&self) -> &Path {
+        self.sweep.file.parent().unwrap_or(Path::new(""))
     }
 
     /// The stack of a cell; secrets met on the way are hidden from then on.
     ///
     /// **Errors**: every problem of what would be started.
     pub(super) fn resolve(&mut self, cell: usize) -> Result<Stack, Problems> {
+        self.resolve_with(cell, &[])
+    }
+
+    /// The same with services that trials do not start.
+    pub(super) fn resolve_with(&mut self, cell: usize, more: &[String]) -> Result<Stack, Problems> {
         let variables = self.compose_variables(cell);
-        let resolution = self.compose.resolve(&self.request(&variables))?;
+        let roots: Vec<String> = self.roots.iter().chain(more).cloned().collect();
+        let request = ResolveRequest {
+            roots: &roots,
+            ..self.request(&variables)
+        };
+        let resolution = self.compose.resolve(&request)?;
         for secret in &resolution.secrets {
             self.secrets.hide(secret);
         }
@@ -187,7 +222,11 @@ impl Inputs {
     pub(super) fn workload_variables(&self, cell: &Cell) -> IndexMap<String, String> {
         let mut variables = self.settings.clone();
         variables.extend(Self::variables_of(cell));
-        for used in self.workload.environment() {
+        let seed = self
+            .seed_workload
+            .iter()
+            .flat_map(|seed| seed.environment());
+        for used in self.workload.environment().iter().chain(seed) {
             if let Some(value) = self.environment.get(&used.name) {
                 variables.insert(format!("env.{}", used.name), value.clone());
             }
@@ -227,7 +266,12 @@ impl Inputs {
 
     fn hide_named_secrets(&mut self) {
         let named = self.sweep.secrets.iter().map(|name| &name.value);
-        let used = self.workload.environment().iter().map(|used| &used.name);
+        let seed = self
+            .seed_workload
+            .iter()
+            .flat_map(|seed| seed.environment());
+        let used = self.workload.environment().iter().chain(seed);
+        let used = used.map(|used| &used.name);
         for name in named.chain(used) {
             if let Some(value) = self.environment.get(name) {
                 self.secrets.hide(value);
@@ -241,6 +285,16 @@ fn values(located: &[Located<String>]) -> Vec<String> {
         .iter()
         .map(|located| located.value.clone())
         .collect()
+}
+
+fn seed_bytes(
+    path: Option<&Path>,
+    workload: Option<&Workload>,
+) -> Result<Vec<(PathBuf, Vec<u8>)>, AppError> {
+    match (path, workload) {
+        (Some(path), Some(workload)) => bytes_of(path, workload),
+        _ => Ok(Vec::new()),
+    }
 }
 
 fn bytes_of(path: &Path, workload: &Workload) -> Result<Vec<(PathBuf, Vec<u8>)>, AppError> {

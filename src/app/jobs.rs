@@ -9,10 +9,11 @@ use indexmap::IndexMap;
 use super::error::AppError;
 use super::inputs::Inputs;
 use super::isolation::Isolated;
+use super::state::{hooks_of, state_plan};
 use crate::cpus::CpuSet;
 use crate::engine::LaunchTarget;
 use crate::load::{LoadModel, PhasePlan};
-use crate::matrix::{ASSUMED_DEAD_TIME, Answers, Cell, CellLoad, CellPhase, Prove};
+use crate::matrix::{ASSUMED_DEAD_TIME, Answers, Cell, CellLoad, CellPhase, Prove, Sweep};
 use crate::problem::{Problem, Problems};
 use crate::stack::Stack;
 use crate::sweep::{Job, JobPhase, Knob, ReadySpec, Reason, Settings, Slo, SweepPlan, TargetSpec};
@@ -33,7 +34,7 @@ pub(super) struct Choices {
 /// **Errors**: tiers that the host cannot hold, unless they are to be skipped;
 /// a target that has no address.
 pub(super) async fn sweep_plan(
-    inputs: &Inputs,
+    inputs: &mut Inputs,
     isolated: &Isolated,
     run_id: String,
     host_cpus: u32,
@@ -48,6 +49,8 @@ pub(super) async fn sweep_plan(
     if nothing_fits || !choices.skip_too_large {
         refuse_too_large(inputs, &too_large, host_cpus)?;
     }
+    let (state, golden_of) = state_plan(inputs, stacks).await?;
+    let inputs = &*inputs;
     let sweep = &inputs.sweep;
     check_target(inputs, stacks)?;
     let jobs = inputs
@@ -80,8 +83,9 @@ pub(super) async fn sweep_plan(
                     .plan
                     .phases(cell)
                     .into_iter()
-                    .map(job_phase)
+                    .map(|phase| job_phase(sweep, phase))
                     .collect(),
+                golden: golden_of[trial.cell],
                 skip: too_large[trial.cell].clone(),
             }
         })
@@ -100,6 +104,7 @@ pub(super) async fn sweep_plan(
         cpu_lines: cpu_plan.lines(sweep.tier()),
         target: target(inputs).await?,
         workload: Arc::clone(&inputs.workload),
+        state,
         settings: Settings {
             ready: sweep.load.ready.as_ref().map(|ready| ReadySpec {
                 path: ready.path.clone(),
@@ -145,7 +150,8 @@ pub(super) fn default_load_threads() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST_LOAD_THREADS))
 }
 
-fn job_phase(phase: CellPhase) -> JobPhase {
+fn job_phase(sweep: &Sweep, phase: CellPhase) -> JobPhase {
+    let hooks = hooks_of(sweep, &phase.name, phase.window);
     JobPhase {
         answers: phase.answers.map(Answers::as_str),
         load_tied_to_knob: phase.load_tied_to_knob,
@@ -153,6 +159,7 @@ fn job_phase(phase: CellPhase) -> JobPhase {
             name: phase.name,
             window: phase.window,
             duration: phase.duration,
+            held: !hooks.is_empty(),
             model: match phase.model {
                 CellLoad::Closed { users } => LoadModel::Closed { users },
                 CellLoad::Open {
@@ -164,6 +171,7 @@ fn job_phase(phase: CellPhase) -> JobPhase {
                 },
             },
         },
+        hooks,
     }
 }
 

@@ -55,6 +55,7 @@ pub(super) async fn load(
             window: false,
             model,
             duration: arguments.warm_up,
+            held: false,
         });
     }
     phases.push(PhasePlan {
@@ -62,6 +63,7 @@ pub(super) async fn load(
         window: true,
         model,
         duration: arguments.duration,
+        held: false,
     });
     let window = phases.len() - 1;
     let plan = LoadPlan {

@@ -7,6 +7,7 @@ use super::environment::Environment;
 use super::inputs::Inputs;
 use super::isolation::Isolated;
 use crate::engine::{HostFacts, ImageFacts};
+use crate::matrix::Golden;
 use crate::sweep::{JobPhase, SweepPlan, TargetSpec};
 
 /// Meaning of the manifest's fields.
@@ -60,6 +61,7 @@ pub(super) fn manifest(
         "phases": phases,
         "operations": inputs.workload.operation_names(),
         "settings": settings(plan),
+        "state": state(inputs),
         "set": inputs.settings(),
         "repeats": sweep.trials.repeats,
         "seed": sweep.trials.seed,
@@ -69,6 +71,24 @@ pub(super) fn manifest(
         "images": images,
         "versions": {},
         "cells": cells,
+    })
+}
+
+/// What trials found in their volumes; goldens are added when they are ready.
+fn state(inputs: &Inputs) -> Value {
+    let golden = inputs.sweep.golden.as_ref();
+    let volumes = |golden: &Golden| -> Vec<String> {
+        golden
+            .volumes
+            .iter()
+            .map(|name| name.value.clone())
+            .collect()
+    };
+    json!({
+        "kind": inputs.sweep.trials.state.as_str(),
+        "volumes": golden.map(volumes),
+        "clone": golden.map(|golden| golden.clone.as_str()),
+        "goldens": [],
     })
 }
 

@@ -9,6 +9,7 @@ mod clean;
 mod doctor;
 mod environment;
 mod error;
+mod helper;
 mod images;
 mod init;
 mod inputs;
@@ -21,6 +22,7 @@ mod plan;
 mod report;
 mod run;
 mod stack;
+mod state;
 mod up;
 
 use std::panic::AssertUnwindSafe;
@@ -54,7 +56,7 @@ fn run_command(cli: Cli) -> ExitCode {
     let result = match cli.command {
         Command::Init(arguments) => init::init(&arguments, printer),
         Command::Check(arguments) => plan::check(&arguments, &environment, printer),
-        Command::Plan(arguments) => plan::plan(&arguments, &environment, printer),
+        Command::Plan(arguments) => in_runtime(plan::plan(&arguments, &environment, printer)),
         Command::Stack(arguments) => stack::stack(&arguments, &environment, printer),
         Command::Run(arguments) => in_runtime(run::run(&arguments, &environment, printer)),
         Command::Report(arguments) => report::report(&arguments, printer),
@@ -63,6 +65,7 @@ fn run_command(cli: Cli) -> ExitCode {
         Command::Load(arguments) => in_runtime(load::load(&arguments, &environment, printer)),
         Command::Doctor(arguments) => in_runtime(doctor::doctor(&arguments, &environment, printer)),
         Command::Clean(arguments) => in_runtime(clean::clean(&arguments, &environment, printer)),
+        Command::Helper(arguments) => helper::helper(arguments, printer),
     };
     match result {
         Ok(outcome) => outcome.exit_code(),

@@ -1,15 +1,19 @@
 //! `check` and `plan`: reading without starting anything.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::environment::Environment;
 use super::error::{AppError, Outcome};
 use super::inputs::Inputs;
 use super::isolation::plan_here;
+use super::state::state_plan;
 use crate::cli::{CheckArgs, PlanArgs};
-use crate::engine::{Unsupported, check_stack};
+use crate::engine::{DockerEngine, Unsupported, check_stack};
+use crate::matrix::State;
 use crate::report::{Printer, plan_text};
 use crate::stack::Stack;
+use crate::sweep::known_goldens;
 
 /// Reads everything, resolves every cell, reports every problem.
 pub(super) fn check(
@@ -37,8 +41,30 @@ pub(super) fn check(
     Ok(Outcome::Done)
 }
 
+/// Longest wait for an engine that may know golden volumes; `plan` does well without.
+const ENGINE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Size of the golden volumes of a plan, where all of them are there and an engine says so.
+async fn golden_bytes(inputs: &mut Inputs, environment: &Environment) -> Option<u64> {
+    if inputs.sweep.trials.state != State::Golden {
+        return None;
+    }
+    let stacks = inputs.resolve_all().ok()?;
+    let (state, _) = state_plan(inputs, &stacks).await.ok()?;
+    let engine = DockerEngine::connect(environment.variable("DOCKER_HOST"))
+        .await
+        .ok()?;
+    let known = known_goldens(&engine, &state).await.ok()?;
+    // Of several, trials get the one or the other: the largest is the safe word.
+    let sizes: Option<Vec<u64>> = known
+        .into_iter()
+        .map(|golden| golden.map(|golden| golden.facts.bytes()))
+        .collect();
+    sizes?.into_iter().max()
+}
+
 /// Shows what `run` would do.
-pub(super) fn plan(
+pub(super) async fn plan(
     arguments: &PlanArgs,
     environment: &Environment,
     printer: Printer,
@@ -47,6 +73,9 @@ pub(super) fn plan(
     let cpus = plan_here(&mut inputs, arguments.cpu_mode)?;
     let tier = inputs.sweep.tier().to_owned();
     inputs.plan.warnings.extend(cpus.warnings(&tier));
+    let asked = golden_bytes(&mut inputs, environment);
+    let bytes = tokio::time::timeout(ENGINE_PATIENCE, asked).await;
+    inputs.plan.state.golden_bytes = bytes.ok().flatten();
     if arguments.json {
         let mut out = Vec::new();
         inputs

@@ -112,7 +112,7 @@ async fn prepare(
         skip_too_large: arguments.skip_too_large,
     };
     let mut isolated = isolate(&inputs, &stacks, &facts, arguments.cpu_mode)?;
-    let mut plan = sweep_plan(&inputs, &isolated, id, facts.cpus, choices).await?;
+    let mut plan = sweep_plan(&mut inputs, &isolated, id, facts.cpus, choices).await?;
     let images = images::prepare(
         &*engine,
         &mut isolated.stacks,
@@ -171,6 +171,12 @@ async fn sweep(
     let manifest_path = sinks.folder.manifest();
     let mut manifest_error = None;
     let mut emit = |event: Event| {
+        if let EventKind::StateReady { .. } = &event.kind
+            && let Some(goldens) = record["state"]["goldens"].as_array_mut()
+        {
+            goldens.push(json!(event.kind));
+            manifest_error = write_manifest(&manifest_path, &record, &secrets).err();
+        }
         if let EventKind::VersionsSeen {
             versions,
             idle_connect_ms,
@@ -289,7 +295,7 @@ fn keep_inputs(inputs: &Inputs, folder: &RunFolder, matrix: &Path) -> Result<(),
     for (path, text) in inputs.compose.texts() {
         folder.write_input(path, text.as_bytes(), secrets)?;
     }
-    for (path, bytes) in &inputs.workload_bytes {
+    for (path, bytes) in inputs.workload_bytes.iter().chain(&inputs.seed_bytes) {
         folder.write_input(path, bytes, secrets)?;
     }
     Ok(())

@@ -15,7 +15,7 @@ use crate::engine::{
     DockerEngine, Engine, LABEL_RUN, Launch, LaunchTarget, Launched, Lease, Owner, ReadyProbe,
     TrialTag, Unhealthy, launch, remove_run, watch_exits,
 };
-use crate::matrix::Plan;
+use crate::matrix::{Plan, State};
 use crate::problem::nearest;
 use crate::report::Printer;
 use crate::sweep::{SweepPlan, TargetSpec};
@@ -46,7 +46,7 @@ pub(super) async fn up(
     );
     let mut isolated = isolate(&inputs, &stacks, &facts, arguments.cpu_mode)?;
     let choices = Choices::default();
-    let mut plan = sweep_plan(&inputs, &isolated, id.clone(), facts.cpus, choices).await?;
+    let mut plan = sweep_plan(&mut inputs, &isolated, id.clone(), facts.cpus, choices).await?;
     images::prepare(
         &*engine,
         &mut isolated.stacks,
@@ -76,7 +76,11 @@ pub(super) async fn up(
         ready: ready.as_ref(),
         deadline: plan.settings.ready_timeout,
         facts: &facts,
+        state: None,
     };
+    if inputs.sweep.trials.state != State::Fresh {
+        printer.note("its volumes are new: `up` clones and keeps none");
+    }
     printer.note(&format!("launching {}", arguments.cell));
     for line in &plan.cpu_lines {
         printer.note(&format!("  {line}"));

@@ -231,6 +231,15 @@ pub struct BuildRequest<'a> {
     pub credentials: &'a [Credentials],
 }
 
+/// A volume the engine holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct VolumeFacts {
+    /// Folder on the engine's host.
+    pub mountpoint: String,
+    /// Running containers that have it mounted, by name.
+    pub used_by: Vec<String>,
+}
+
 /// Something of ours that is still there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Leftover {
@@ -254,6 +263,8 @@ pub enum LeftoverKind {
     Network,
     /// A volume.
     Volume,
+    /// An image; only that of the program which works on volumes.
+    Image,
 }
 
 /// A container engine.
@@ -286,6 +297,23 @@ pub trait Engine: Send + Sync + 'static {
         request: BuildRequest<'_>,
         progress: ProgressSink<'_>,
     ) -> impl Future<Output = Result<(), EngineError>> + Send;
+    /// Makes an image out of a tar archive of its files; `changes` are lines of a Dockerfile.
+    fn import_image(
+        &self,
+        image: &str,
+        archive: Vec<u8>,
+        changes: &[String],
+    ) -> impl Future<Output = Result<(), EngineError>> + Send;
+    /// Images of ours that carry the label given, by their tags.
+    fn list_images(
+        &self,
+        label: &str,
+    ) -> impl Future<Output = Result<Vec<Leftover>, EngineError>> + Send;
+    /// The volume, whoever made it, or `None` when the engine does not hold it.
+    fn find_volume(
+        &self,
+        name: &str,
+    ) -> impl Future<Output = Result<Option<VolumeFacts>, EngineError>> + Send;
     /// Makes a network.
     fn create_network(
         &self,

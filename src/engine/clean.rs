@@ -3,7 +3,8 @@
 //! Only what carries our run label, and of that only what nobody answers for any
 //! more. The rules, in this order:
 //!
-//! 1. golden volumes are never listed here;
+//! 1. golden volumes stay, unless they are asked for; then those stay that a living run
+//!    uses. Half-made ones, whose owner died before they were sealed, always go;
 //! 2. an owner that is alive keeps everything it made, even when its run is named:
 //!    pulling a stack from under a running measurement gives wrong numbers. Stop
 //!    the run instead;
@@ -14,8 +15,9 @@
 //! Read `owner.rs` for how an owner is judged.
 
 use super::error::EngineError;
+use super::golden::{GOLDEN_USE_LABEL, Part, golden_label_filter, part_of, unsealed};
 use super::teardown::{TeardownReport, remove_all, remove_matching};
-use super::trial::{LABEL_GOLDEN, LABEL_OWNER, LABEL_RUN, LABEL_TRIAL};
+use super::trial::{LABEL_GOLDEN, LABEL_HELPER, LABEL_OWNER, LABEL_RUN, LABEL_TRIAL};
 use super::{Engine, Leftover, Liveness, Owner};
 
 /// What to clean.
@@ -23,6 +25,8 @@ use super::{Engine, Leftover, Liveness, Owner};
 pub struct CleanRequest {
     /// One run only, and then also when its owner cannot be judged from here.
     pub run_id: Option<String>,
+    /// Golden volumes and the image that clones them too, where no living run uses them.
+    pub golden: bool,
     /// Only say what would be removed.
     pub is_dry_run: bool,
 }
@@ -69,13 +73,23 @@ pub async fn clean<E: Engine>(
             None => doomed.push(thing),
         }
     }
+    if request.run_id.is_none() {
+        let golden = golden_things(engine, request.golden).await?;
+        doomed.extend(golden.doomed);
+        report.kept.extend(golden.kept);
+    }
     if request.is_dry_run {
         doomed.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
         report.removed = doomed;
         return Ok(report);
     }
     let mut first = TeardownReport::default();
-    remove_all(engine, doomed, &mut first).await;
+    // Seals before data: what is left after a kill between the two is half-made, not hollow.
+    let (seals, others): (Vec<_>, Vec<_>) = doomed
+        .into_iter()
+        .partition(|thing| matches!(part_of(thing), Part::Seal(_)));
+    remove_all(engine, seals, &mut first).await;
+    remove_all(engine, others, &mut first).await;
     report.removed = first.removed;
     for (thing, error) in first.left {
         // With the patience of a teardown: something may still be letting go of it.
@@ -92,6 +106,69 @@ pub async fn clean<E: Engine>(
         }
     }
     Ok(report)
+}
+
+/// What is to be done with golden volumes and their image.
+#[derive(Debug, Default)]
+struct GoldenThings {
+    doomed: Vec<Leftover>,
+    kept: Vec<(Leftover, String)>,
+}
+
+async fn golden_things<E: Engine>(
+    engine: &E,
+    is_asked_for: bool,
+) -> Result<GoldenThings, EngineError> {
+    let found = engine.list_ours(&golden_label_filter(None)).await?;
+    let mut things = GoldenThings::default();
+    let half_made = unsealed(&found);
+    for thing in &half_made {
+        match reason_to_keep(thing, is_asked_for) {
+            None => things.doomed.push((*thing).clone()),
+            // Somebody is at it; without being asked for golden volumes there is nothing to say.
+            Some(why) if is_asked_for => things.kept.push(((*thing).clone(), why)),
+            Some(_) => {}
+        }
+    }
+    if !is_asked_for {
+        return Ok(things);
+    }
+    let users = users_of_goldens(engine).await?;
+    let is_ours =
+        |thing: &&Leftover| !thing.labels.contains_key(LABEL_RUN) && !half_made.contains(thing);
+    for thing in found.iter().filter(is_ours) {
+        let key = thing.labels.get(LABEL_GOLDEN);
+        match users.iter().find(|(used, _)| Some(used) == key) {
+            Some((_, run)) => things
+                .kept
+                .push((thing.clone(), format!("run {run} uses it"))),
+            None => things.doomed.push(thing.clone()),
+        }
+    }
+    for image in engine.list_images(LABEL_HELPER).await? {
+        match users.first() {
+            Some((_, run)) => things.kept.push((image, format!("run {run} uses it"))),
+            None => things.doomed.push(image),
+        }
+    }
+    Ok(things)
+}
+
+/// Keys of goldens that a run uses whose owner may still live, each with its run.
+async fn users_of_goldens<E: Engine>(engine: &E) -> Result<Vec<(String, String)>, EngineError> {
+    let marks = engine.list_ours(&[GOLDEN_USE_LABEL.to_owned()]).await?;
+    let is_dead = |mark: &Leftover| {
+        let owner = mark.labels.get(LABEL_OWNER);
+        owner
+            .and_then(|text| text.parse::<Owner>().ok())
+            .is_some_and(|owner| owner.liveness() == Liveness::Dead)
+    };
+    let text = |mark: &Leftover, label: &str| mark.labels.get(label).cloned().unwrap_or_default();
+    Ok(marks
+        .iter()
+        .filter(|mark| !is_dead(mark))
+        .map(|mark| (text(mark, GOLDEN_USE_LABEL), text(mark, LABEL_RUN)))
+        .collect())
 }
 
 /// The labels of one trial of one owner, so that nobody else's things are met.

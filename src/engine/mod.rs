@@ -10,6 +10,7 @@
 //! `cpu/` (whose CPUs are whose), `launch/` (from nothing to ready), `reach.rs`,
 //! `proof/` (what is in force), `telemetry.rs`,
 //! `host.rs` and `cgroup.rs` (counters), `watch.rs` (exits), `unhealthy.rs`, `logs.rs`,
+//! `golden/` (volumes that are prepared once and cloned),
 //! `teardown.rs` (the lease), `owner.rs` and `clean.rs` (leftovers), `docker/`
 //! (the real engine) and `fake/` (a scripted one for tests).
 
@@ -21,6 +22,7 @@ mod cpu;
 mod docker;
 mod error;
 pub mod fake;
+mod golden;
 mod host;
 mod images;
 mod launch;
@@ -46,6 +48,7 @@ mod tests;
 pub use api::{
     BuildRequest, ContainerId, ContainerRequest, Counters, Engine, Health, HostFacts, ImageFacts,
     ImageOrigin, Inspection, Labels, Leftover, LeftoverKind, Limits, PullRequest, RunState,
+    VolumeFacts,
 };
 pub use cgroup::{
     Cgroup, CpuQuota, KernelCpu, KernelLimit, KernelLimits, find_cgroup, read_kernel_limits,
@@ -55,6 +58,12 @@ pub use cli_config::CliConfig;
 pub use cpu::{CpuPlan, CpuProblem, CpuRequest, Known, TierCpus, TierStacks, Topology, plan_cpus};
 pub use docker::{DockerEngine, Examination};
 pub use error::{EngineError, EngineErrorKind};
+pub use golden::{
+    CloneSource, CloneWay, ClonedState, GOLDEN_USE_LABEL, GoldenFacts, GoldenKey, HelperArchive,
+    HelperError, HelperImage, HelperImageError, HelperMount, HelperRequest, SealedGolden,
+    TrialState, claim, drop_claim, ensure_helper_image, find_claims, find_golden,
+    golden_label_filter, helper_archive, register_use, run_helper, seal,
+};
 pub use host::{HostCpu, HostUse, host_use, parse_host_cpu, read_host_cpu};
 pub use images::{
     BuildContext, BuildSource, Credentials, ImageMissing, ImageProgress, ImagesMissing, Keyring,
@@ -80,8 +89,8 @@ pub use telemetry::{
     CounterDelta, Reading, Readings, ServiceUse, difference, differences, snapshot,
 };
 pub use trial::{
-    LABEL_BUILD, LABEL_CELL, LABEL_GOLDEN, LABEL_OWNER, LABEL_REPLICA, LABEL_RUN, LABEL_SERVICE,
-    LABEL_TRIAL, TrialTag,
+    LABEL_BUILD, LABEL_CELL, LABEL_GOLDEN, LABEL_HELPER, LABEL_OWNER, LABEL_REPLICA, LABEL_RUN,
+    LABEL_SERVICE, LABEL_TRIAL, TrialTag,
 };
 pub use unhealthy::Unhealthy;
 pub use watch::{Exit, watch_exits};

@@ -78,6 +78,7 @@ async fn running(engine: &FakeEngine, stack: &Stack, tag: &TrialTag) -> Launched
         target_path: None,
         proof: Proof::Inspect,
         images: IndexMap::new(),
+        cloned: None,
         created_after: Duration::ZERO,
         ready_after: Duration::ZERO,
     }
@@ -447,6 +448,7 @@ async fn clean_takes_only_what_a_dead_owner_left() {
     let engine = littered();
     let dry = CleanRequest {
         run_id: None,
+        golden: false,
         is_dry_run: true,
     };
     let report = clean(&engine, &dry).await.unwrap();
@@ -486,6 +488,7 @@ async fn clean_takes_only_what_a_dead_owner_left() {
 async fn a_named_run_is_cleaned_unless_its_owner_lives() {
     let named = |run: &str| CleanRequest {
         run_id: Some(run.to_owned()),
+        golden: false,
         is_dry_run: false,
     };
     let engine = littered();
@@ -516,4 +519,95 @@ async fn clean_tries_again_and_says_what_stays() {
     engine.fault_always(FakeCall::Remove, FakeFault::Fail(EngineErrorKind::Conflict));
     let report = clean(&engine, &CleanRequest::default()).await.unwrap();
     assert_eq!(report.failed.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn golden_volumes_are_cleaned_when_asked_for_and_nobody_living_uses_them() {
+    use super::{GoldenFacts, GoldenKey, TrialTag, claim, find_golden, register_use, seal};
+    let engine = FakeEngine::new();
+    let living = Owner::current().unwrap();
+    let dead: Owner = format!("{}/{}/1", living.host(), living.pid())
+        .parse()
+        .unwrap();
+    let tag = |run: &str, owner: &Owner| TrialTag {
+        run_id: run.to_owned(),
+        trial: "run".to_owned(),
+        cell_id: "run".to_owned(),
+        owner: owner.clone(),
+    };
+    let facts = GoldenFacts {
+        source: "prepare".to_owned(),
+        made_at: "2026-11-30T00:00:00Z".to_owned(),
+        prepared_s: 1.0,
+        trees: IndexMap::new(),
+    };
+    let (whole, used, half) = (
+        GoldenKey::of("whole"),
+        GoldenKey::of("used"),
+        GoldenKey::of("half"),
+    );
+    for key in [&whole, &used] {
+        let data = claim(&engine, key, &tag("r1", &dead)).await.unwrap();
+        let sealed = seal(&engine, key, &data, &facts).await.unwrap();
+        assert_eq!(find_golden(&engine, key).await.unwrap(), Some(sealed));
+    }
+    register_use(&engine, &used, &tag("r2", &living))
+        .await
+        .unwrap();
+    let orphan = claim(&engine, &half, &tag("r1", &dead)).await.unwrap();
+    let busy = claim(&engine, &half, &tag("r2", &living)).await.unwrap();
+    assert_eq!(
+        find_golden(&engine, &half).await.unwrap(),
+        None,
+        "half-made is not there"
+    );
+
+    let plain = CleanRequest::default();
+    let report = clean(&engine, &plain).await.unwrap();
+    let removed: Vec<&str> = report
+        .removed
+        .iter()
+        .map(|thing| thing.name.as_str())
+        .collect();
+    assert_eq!(removed, [orphan.as_str()]);
+
+    let all = CleanRequest {
+        golden: true,
+        ..CleanRequest::default()
+    };
+    let report = clean(&engine, &all).await.unwrap();
+    assert_eq!(report.removed.len(), 2, "{report:?}");
+    assert_eq!(find_golden(&engine, &whole).await.unwrap(), None);
+    assert!(find_golden(&engine, &used).await.unwrap().is_some());
+    let why: Vec<&str> = report.kept.iter().map(|(_, why)| why.as_str()).collect();
+    assert!(why.contains(&"run r2 uses it"), "{why:?}");
+    assert!(engine.existing().contains(&busy), "somebody is at it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_that_prepare_the_same_the_first_seal_stands() {
+    use super::{GoldenFacts, GoldenKey, TrialTag, claim, seal};
+    let engine = FakeEngine::new();
+    let key = GoldenKey::of("same");
+    let tag = |run: &str| TrialTag {
+        run_id: run.to_owned(),
+        trial: "golden-1".to_owned(),
+        cell_id: "c".to_owned(),
+        owner: Owner::current().unwrap(),
+    };
+    let facts = GoldenFacts {
+        source: "prepare".to_owned(),
+        made_at: "2026-11-30T00:00:00Z".to_owned(),
+        prepared_s: 1.0,
+        trees: IndexMap::new(),
+    };
+    let first = claim(&engine, &key, &tag("r1")).await.unwrap();
+    let second = claim(&engine, &key, &tag("r2")).await.unwrap();
+    let sealed = seal(&engine, &key, &first, &facts).await.unwrap();
+    let other = seal(&engine, &key, &second, &facts).await.unwrap();
+    assert_eq!((sealed.data.as_str(), &other), (first.as_str(), &sealed));
+    assert!(
+        !engine.existing().contains(&second),
+        "its data is thrown away"
+    );
 }

@@ -22,6 +22,8 @@ pub const LABEL_SERVICE: &str = "nightsweep.service";
 pub const LABEL_REPLICA: &str = "nightsweep.replica";
 /// Label of golden volumes, which outlive runs and are never removed with them.
 pub const LABEL_GOLDEN: &str = "nightsweep.golden";
+/// Label of the image that works on volumes.
+pub const LABEL_HELPER: &str = "nightsweep.helper";
 /// Label of images that were built here, with their content key; they outlive runs.
 pub const LABEL_BUILD: &str = "nightsweep.build";
 /// All of them: nobody else's may count.

@@ -58,11 +58,33 @@ impl Conductor {
     /// Runs all phases.
     pub(super) fn run(mut self) -> Result<(), LoadError> {
         for index in 0..self.phases.len() {
+            if self.phases[index].held
+                && let Flow::Stop = self.hold(index)?
+            {
+                return Ok(());
+            }
             if let Flow::Stop = self.run_phase(index)? {
                 return Ok(());
             }
         }
         Ok(())
+    }
+
+    /// Waits for leave to begin a phase. What the threads report meanwhile belongs to
+    /// no phase: the one before is closed, and they say so of each sample themselves.
+    fn hold(&self, index: usize) -> Result<Flow, LoadError> {
+        self.signal(LoadSignal::PhaseHeld { phase: index });
+        loop {
+            match self.inbox.recv() {
+                Ok(Report::GoOn) => return Ok(Flow::GoOn),
+                Ok(Report::Stop) => return Ok(Flow::Stop),
+                Ok(Report::Broken { thread, message }) => {
+                    return Err(LoadError::Broken { thread, message });
+                }
+                Ok(Report::Batch(_) | Report::Drained { .. } | Report::Closed { .. }) => {}
+                Err(_) => return Err(LoadError::ConductorBroken),
+            }
+        }
     }
 
     fn run_phase(&mut self, index: usize) -> Result<Flow, LoadError> {
@@ -179,7 +201,8 @@ impl Conductor {
                     return Err(LoadError::Broken { thread, message });
                 }
                 Ok(Report::Stop) => return Ok(Flow::Stop),
-                Err(RecvTimeoutError::Timeout) => {}
+                // Said twice, or of a phase that is not held.
+                Ok(Report::GoOn) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Err(LoadError::ConductorBroken),
             }
         }

@@ -97,8 +97,8 @@ pub struct RunningLoad {
 
 /// Ticks wait for the reader at most so many; more are lost, as they may be.
 const TICKS_KEPT: usize = 8;
-/// Signals of one phase: started, ended, summed.
-const SIGNALS_PER_PHASE: usize = 3;
+/// Signals of one phase: held, started, ended, summed.
+const SIGNALS_PER_PHASE: usize = 4;
 
 impl RunningLoad {
     /// Starts the threads and the first phase.
@@ -182,6 +182,12 @@ impl RunningLoad {
     /// **Cancel**: safe, no signal is lost.
     pub async fn next(&mut self) -> Option<LoadSignal> {
         self.signals.recv().await
+    }
+
+    /// Lets the phase begin that is held.
+    pub fn go_on(&self) {
+        // Nobody listens any more when the load has ended by itself.
+        let _ = self.reports.send(Report::GoOn);
     }
 
     /// Ends the load at once and joins its threads.

@@ -398,6 +398,69 @@ fn stopping_and_dropping_end_the_load_at_once() {
 }
 
 #[test]
+fn a_held_phase_waits_while_load_goes_on_unrecorded() {
+    let server = TestServer::start(|_| Reply::After(ms(1), Box::new(ok())));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let mut plan = plan(
+        &server.target,
+        Workload::get("/"),
+        &[(closed(2), 100), (closed(2), 100)],
+    );
+    plan.phases[1].held = true;
+    runtime.block_on(async {
+        let mut load = RunningLoad::start(plan).unwrap();
+        while !matches!(load.next().await, Some(LoadSignal::PhaseHeld { phase: 1 })) {}
+        let at_hold = server.requests();
+        while server.requests() < at_hold + 20 {
+            tokio::time::sleep(ms(5)).await;
+        }
+        load.go_on();
+        assert!(matches!(
+            load.next().await,
+            Some(LoadSignal::PhaseStarted { phase: 1, .. })
+        ));
+        let mut summed = None;
+        while let Some(signal) = load.next().await {
+            if let LoadSignal::PhaseSummed { summary, .. } = signal {
+                summed = Some(summary);
+            }
+        }
+        load.stop().await.unwrap();
+        let summary = summed.expect("the held phase was measured");
+        let counts = summary.total.counts;
+        assert_eq!(counts.requests, counts.successes);
+        assert!(counts.requests.abs_diff(seen_within(&server, &summary)) <= 2);
+    });
+}
+
+#[test]
+fn a_held_phase_that_is_never_let_go_can_be_stopped() {
+    let server = TestServer::start(|_| ok());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let mut plan = plan(&server.target, Workload::get("/"), &[(closed(1), 100)]);
+    plan.phases[0].held = true;
+    runtime.block_on(async {
+        let mut load = RunningLoad::start(plan).unwrap();
+        assert!(matches!(
+            load.next().await,
+            Some(LoadSignal::PhaseHeld { phase: 0 })
+        ));
+        load.stop().await.unwrap();
+    });
+    assert_eq!(
+        server.requests(),
+        0,
+        "before the first phase there is no load"
+    );
+}
+
+#[test]
 fn a_task_that_panics_becomes_an_error() {
     let (reports, inbox) = mpsc::channel();
     let server = TestServer::start(|_| ok());

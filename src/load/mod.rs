@@ -6,8 +6,8 @@
 //! Read `plan` (what goes in and comes out), `workload` with `workload_file`,
 //! `step_file`, `expand`, `template`, `json_body` (what is sent),
 //! `prepare` (made ready), `generator` with `conductor` (threads and phases),
-//! `thread`, `slot`, `journey`, `closed`, `open`, `fine_timer` (one load thread),
-//! `client` (one connection), `pinning` (threads kept on CPUs).
+//! `seed` (journeys without windows), `thread`, `slot`, `journey`, `closed`, `open`,
+//! `fine_timer` (one load thread), `client` (one connection), `pinning` (threads kept on CPUs).
 mod client;
 mod closed;
 mod conductor;
@@ -21,6 +21,7 @@ mod open;
 mod pinning;
 mod plan;
 mod prepare;
+mod seed;
 mod slot;
 mod step_file;
 mod template;
@@ -36,4 +37,5 @@ pub use generator::{LoadError, RunningLoad};
 pub use once::{Exchange, ReceivedAnswer, SentRequest, once};
 pub use pinning::pin_all_threads;
 pub use plan::{LoadModel, LoadPlan, LoadSignal, PhasePlan, Target, Tick};
+pub use seed::{SeedError, SeedPlan, seed};
 pub use workload::{VariableUse, Workload};

@@ -53,6 +53,8 @@ pub struct PhasePlan {
     pub model: LoadModel,
     /// Nominal length.
     pub duration: Duration,
+    /// Whether it begins only when [`RunningLoad::go_on`](super::RunningLoad::go_on) says so.
+    pub held: bool,
 }
 
 /// Everything the generator needs.
@@ -81,6 +83,11 @@ pub struct LoadPlan {
 /// What the generator says while it runs.
 #[derive(Debug)]
 pub enum LoadSignal {
+    /// Phase `phase` waits to be let go; the load of the phase before goes on, unrecorded.
+    PhaseHeld {
+        /// Index in [`LoadPlan::phases`].
+        phase: usize,
+    },
     /// Phase `phase` begins at `at`; for a window this is its left edge.
     PhaseStarted {
         /// Index in [`LoadPlan::phases`].

@@ -43,6 +43,7 @@ pub(super) fn plan(target: &Target, workload: Workload, phases: &[(LoadModel, u6
                 window: true,
                 model: *model,
                 duration: ms(*length_ms),
+                held: false,
             })
             .collect(),
         threads: 2,
@@ -75,7 +76,7 @@ pub(super) fn run(plan: LoadPlan) -> Vec<WindowSummary> {
                     order.push((phase, 2));
                     summaries.push(*summary);
                 }
-                LoadSignal::Tick(_) => {}
+                LoadSignal::Tick(_) | LoadSignal::PhaseHeld { .. } => {}
             }
         }
         load.stop().await.unwrap();

@@ -105,6 +105,8 @@ pub(super) enum Report {
     Broken { thread: usize, message: String },
     /// From outside: end at once.
     Stop,
+    /// From outside: begin the phase that is held.
+    GoOn,
 }
 
 /// What ended since the last report.

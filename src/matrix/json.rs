@@ -39,12 +39,38 @@ struct WithIsolation<'a, I> {
 
 impl Serialize for Plan {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut object = serializer.serialize_struct("Plan", 5)?;
+        let mut object = serializer.serialize_struct("Plan", 6)?;
         object.serialize_field("cells", &self.cells)?;
         object.serialize_field("dropped", &self.dropped)?;
         object.serialize_field("trials", &Trials(self))?;
         object.serialize_field("estimate", &self.estimate)?;
         object.serialize_field("warnings", &self.warnings)?;
+        object.serialize_field("state", &PlannedStateOf(self))?;
+        object.end()
+    }
+}
+
+/// What trials find in their volumes; sizes are null until the engine has been asked.
+struct PlannedStateOf<'a>(&'a Plan);
+
+impl Serialize for PlannedStateOf<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let state = &self.0.state;
+        let mut object = serializer.serialize_map(None)?;
+        object.serialize_entry("kind", state.kind.as_str())?;
+        if let Some(golden) = &state.golden {
+            let volumes: Vec<&str> = golden
+                .volumes
+                .iter()
+                .map(|name| name.value.as_str())
+                .collect();
+            object.serialize_entry("from", &golden.from.value.to_string())?;
+            object.serialize_entry("volumes", &volumes)?;
+            object.serialize_entry("clone", golden.clone.as_str())?;
+            object.serialize_entry("clones", &self.0.trials.len())?;
+            object.serialize_entry("golden_bytes", &state.golden_bytes)?;
+            object.serialize_entry("cloned_bytes", &self.0.cloned_bytes())?;
+        }
         object.end()
     }
 }

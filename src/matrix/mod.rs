@@ -5,7 +5,7 @@
 //! same text twice gets the same plan. This module knows neither the stack nor
 //! the load; which names those use is an argument of [`plan()`].
 //!
-//! In reading order: `sweep` (what a checked file says), `read` (how it is
+//! In reading order: `sweep` and `state` (what a checked file says), `read` (how it is
 //! checked), `expression`, `expand` (cells), `plan`, `warnings`, `starter`.
 
 mod amount;
@@ -20,6 +20,7 @@ mod override_node;
 mod plan;
 mod read;
 mod starter;
+mod state;
 mod sweep;
 #[cfg(test)]
 mod tests;
@@ -29,11 +30,14 @@ mod warnings;
 pub use crate::toml_file::Located;
 pub use cell::{Cell, CellId, Dropped};
 pub use expression::Expression;
-pub use plan::{ASSUMED_DEAD_TIME, CellLoad, CellPhase, Estimate, Plan, PlannedTrial, Role, plan};
+pub use plan::{
+    ASSUMED_DEAD_TIME, CellLoad, CellPhase, Estimate, Plan, PlannedState, PlannedTrial, Role, plan,
+};
 pub use read::read;
 pub use starter::{StarterFiles, StarterInput, StarterService, starter};
+pub use state::{CloneWay, Golden, GoldenFrom, Hook, HookBefore, Seed, State};
 pub use sweep::{
     Amount, Answers, Axis, Constraint, Derived, Host, Load, Order, Phase, PhaseLoad, Prove, Ready,
-    ReportText, Slo, State, Sweep, TargetUrl, Trials,
+    ReportText, Slo, Sweep, TargetUrl, Trials,
 };
 pub use value_text::ValueText;

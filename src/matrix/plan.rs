@@ -13,6 +13,7 @@ use super::cell::{Cell, Dropped, Names};
 use super::expand::{Expansion, expand};
 use super::expression::{Expression, Known, Value};
 use super::order::shuffled;
+use super::state::{Golden, State};
 use super::sweep::{Answers, Order, PhaseLoad, Sweep};
 use super::warnings::warnings;
 use crate::problem::{Location, Problem, Problems};
@@ -51,6 +52,8 @@ pub struct Plan {
     pub warnings: Vec<String>,
     /// What it may take.
     pub estimate: Estimate,
+    /// What trials find in the stack's volumes.
+    pub state: PlannedState,
     names: Arc<Names>,
     phases: Vec<PhaseShape>,
     trial_cost: Estimate,
@@ -92,6 +95,17 @@ pub struct Estimate {
     pub duration: Duration,
     /// Room for results. **Units**: bytes.
     pub bytes: u64,
+}
+
+/// What trials find in the stack's volumes, and what that writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedState {
+    /// Which of the three.
+    pub kind: State,
+    /// Volumes that are cloned, with `State::Golden`.
+    pub golden: Option<Golden>,
+    /// Size of the golden volumes, where they are known to be there already. **Units**: bytes.
+    pub golden_bytes: Option<u64>,
 }
 
 /// One phase as a cell runs it.
@@ -191,6 +205,11 @@ pub fn plan(sweep: &Sweep, reached: &BTreeSet<String>) -> Result<Plan, Problems>
             })
             .collect(),
         trial_cost,
+        state: PlannedState {
+            kind: sweep.trials.state,
+            golden: sweep.golden.clone(),
+            golden_bytes: None,
+        },
     })
 }
 
@@ -338,6 +357,20 @@ impl Plan {
         }
         self.keep_only(&kept);
         Ok(n_kept)
+    }
+
+    /// What all clones of golden volumes write, where that is known; 0 where nothing is cloned.
+    ///
+    /// **Units**: bytes.
+    pub fn cloned_bytes(&self) -> Option<u64> {
+        match self.state.kind {
+            State::Fresh | State::Keep => Some(0),
+            State::Golden => Some(
+                self.state
+                    .golden_bytes?
+                    .saturating_mul(self.trials.len() as u64),
+            ),
+        }
     }
 
     /// Keeps one cell, by its index; trials are numbered anew.

@@ -239,9 +239,21 @@ cpus = "${cpus}"
 repeats = 3                # launches of every cell: the spread between them says how sure an answer is
 order   = "blocks"         # every repeat is one random pass over all cells
 seed    = 1                # same seed, same order
-state   = "fresh"          # new volumes for every launch
+state   = "fresh"          # new volumes for every launch | golden: see below | keep: one database for all
 ready_timeout = "120s"
 max_consecutive_failures = 5
+
+# With state = "golden" the volumes are filled once and cloned for every launch.
+# [golden]
+# volumes = ["data"]
+# from    = "prepare"      # run the stack and [seed] once, or "volume:NAME", or "dir:PATH"; those are only read
+# clone   = "auto"         # shared blocks where the file system can, else copied; or reflink, overlay, copy
+#
+# [seed]
+# service  = "seed"        # a service of the Compose file that fills the database and ends
+# workload = "seed.toml"   # or requests, every one of which must succeed
+# journeys = 1000
+# users    = 4
 
 [load]
 workload = "workload.toml" # what is sent
@@ -272,6 +284,12 @@ window = true
 answers = "capacity"
 closed = { users = 32 }    # EDIT: at least twice the largest pool, the same for all cells of a tier
 duration = "45s"
+
+# A command in a container before every window, or before one phase.
+# [[hook]]
+# before  = "window"
+# service = "db"
+# exec    = ["psql", "-U", "app", "-c", "CHECKPOINT"]
 
 # What a latency window must keep to.
 # [slo]
@@ -413,6 +431,15 @@ mod tests {
             "# equals",
             "# cpu_mode",
             "# reserve_cpus",
+            "# volumes",
+            "# from ",
+            "# clone ",
+            "# service ",
+            "# workload ",
+            "# journeys",
+            "# users",
+            "# before",
+            "# exec",
         ];
         let body = body
             .lines()
@@ -422,6 +449,8 @@ mod tests {
             })
             .collect::<Vec<_>>()
             .join("\n");
+        // The sections of golden volumes go with that state alone.
+        let body = body.replace("state   = \"fresh\"", "state   = \"golden\"");
         let text = format!("format = 1{body}");
         let sweep =
             read(Path::new("matrix.toml"), &text).unwrap_or_else(|problems| panic!("{problems}"));

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::expression::Expression;
 use super::read::target_url;
+use super::state::{Golden, Hook, Seed, State};
 use super::value_text::ValueText;
 use crate::cpus::CpuMode;
 use crate::placed::PlacedNode;
@@ -48,10 +49,16 @@ pub struct Sweep {
     pub cost: Vec<Located<String>>,
     /// How trials are repeated, ordered and given up.
     pub trials: Trials,
+    /// Volumes that every trial gets a clone of, with `state = "golden"`.
+    pub golden: Option<Golden>,
+    /// What fills them.
+    pub seed: Option<Seed>,
     /// What is sent, and where to.
     pub load: Load,
     /// Stretches of load in order. **Shape**: at least one is a window.
     pub phases: Vec<Phase>,
+    /// Commands that are run in containers before phases, in file order.
+    pub hooks: Vec<Hook>,
     /// The service level that latency windows are judged by.
     pub slo: Slo,
     /// Whose CPUs are whose.
@@ -150,13 +157,6 @@ pub enum Order {
     Blocks,
     /// Every block is in the order of the axes.
     Listed,
-}
-
-/// What a trial finds in the stack's volumes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    /// New volumes for every trial.
-    Fresh,
 }
 
 /// What is sent, and where to.

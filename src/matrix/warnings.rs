@@ -9,6 +9,7 @@ use itertools::Itertools;
 
 use super::cell::Cell;
 use super::expand::{Expansion, reaching_slots};
+use super::state::CloneWay;
 use super::sweep::{Answers, PhaseLoad, Sweep};
 use crate::scalar::Scalar;
 
@@ -32,11 +33,22 @@ pub(super) fn warnings(
                 .to_owned(),
         );
     }
+    warnings.extend(overlay(sweep));
     warnings.extend(questions(sweep));
     warnings.extend(late_latency(sweep));
     warnings.extend(tied_loads(sweep, &tiers));
     warnings.extend(few_users(sweep, &tiers));
     warnings
+}
+
+/// Cheap to make, paid for by the first write to each file.
+fn overlay(sweep: &Sweep) -> Option<String> {
+    let is_overlay = sweep.golden.as_ref()?.clone == CloneWay::Overlay;
+    is_overlay.then(|| {
+        "an overlay clone copies a whole file up on its first write: a database copies each \
+         segment of up to 1 GB while it is measured, and the rows are flagged overlay_clone"
+            .to_owned()
+    })
 }
 
 /// Cells by tier, tiers in order of appearance.

@@ -94,6 +94,8 @@ impl Reporter for ConsoleReporter {
             }
             EventKind::TrialFinished { .. }
             | EventKind::RunStarted { .. }
+            | EventKind::StatePreparing { .. }
+            | EventKind::StateReady { .. }
             | EventKind::WindowMeasured { .. }
             | EventKind::Warned { .. }
             | EventKind::VersionsSeen { .. }

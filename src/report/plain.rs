@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::table::{count, latency_ms, rate};
 use super::{Printer, Reporter};
 use crate::event::{Event, EventKind, TrialRef};
-use crate::units::format_duration;
+use crate::units::{format_bytes, format_duration};
 
 /// Writes a line for what lasts; seconds of load are left out.
 #[derive(Debug)]
@@ -28,6 +28,34 @@ impl Reporter for PlainReporter {
                 .note(&format!("{}  {line}", clock(event.elapsed)));
         }
     }
+}
+
+/// Golden volumes that are there.
+fn state_ready(kind: &EventKind) -> Option<String> {
+    let EventKind::StateReady {
+        source,
+        key,
+        reused,
+        fingerprint,
+        bytes,
+        files,
+        prepared_s,
+        clones,
+        ..
+    } = kind
+    else {
+        return None;
+    };
+    let how = if *reused {
+        "used again".to_owned()
+    } else {
+        format!("prepared in {}", seconds(*prepared_s))
+    };
+    Some(format!(
+        "golden volumes ({source}): {key} {how}, {} in {files} files, fingerprint {fingerprint}; {clones} clones are {}",
+        format_bytes(*bytes),
+        format_bytes(bytes.saturating_mul(*clones)),
+    ))
 }
 
 /// The line an event leaves behind; `None` where it leaves none.
@@ -52,6 +80,10 @@ pub(super) fn line_of(kind: &EventKind) -> Option<String> {
                 "run {run_id}: {n_trials} trials{skipped}, about {about}, rows go to {folder}{cpus}"
             )
         }
+        EventKind::StatePreparing { source, step } => {
+            format!("golden volumes ({source}): {step}")
+        }
+        EventKind::StateReady { .. } => return state_ready(kind),
         EventKind::TrialStarted { trial, left_s } => {
             format!("{} launching, {} left", name_of(trial), seconds(*left_s))
         }

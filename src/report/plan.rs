@@ -1,7 +1,7 @@
 //! `plan` as text: what would be run, in which order, for how long.
 
 use super::table::{Align, Table, rate};
-use crate::matrix::{Cell, CellLoad, Order, Plan, Sweep};
+use crate::matrix::{Cell, CellLoad, Order, Plan, State, Sweep};
 use crate::units::{format_bytes, format_duration};
 
 /// Cells shown in full; larger plans show their ends.
@@ -45,6 +45,7 @@ pub fn plan_text(
         "time          about {}",
         format_duration(plan.estimate.duration)
     ));
+    lines.extend(state(plan));
     lines.push(format!(
         "disk          about {} of results",
         format_bytes(plan.estimate.bytes)
@@ -53,6 +54,40 @@ pub fn plan_text(
         lines.push(format!("warning: {warning}"));
     }
     lines.join("\n")
+}
+
+/// What trials find in their volumes, and what all clones write.
+fn state(plan: &Plan) -> Vec<String> {
+    let Some(golden) = &plan.state.golden else {
+        let what = match plan.state.kind {
+            State::Keep => "keep: the named volumes are made once and kept for the whole run",
+            State::Fresh | State::Golden => return Vec::new(),
+        };
+        return vec![format!("state         {what}")];
+    };
+    let volumes: Vec<&str> = golden
+        .volumes
+        .iter()
+        .map(|name| name.value.as_str())
+        .collect();
+    let n_clones = plan.trials.len();
+    let written = match (plan.state.golden_bytes, plan.cloned_bytes()) {
+        (Some(bytes), Some(all)) => format!(
+            "{n_clones} clones of {} are {} at most; shared blocks are not written",
+            format_bytes(bytes),
+            format_bytes(all)
+        ),
+        _ => format!("{n_clones} clones; their size and time are known when the volumes are ready"),
+    };
+    vec![
+        format!(
+            "state         golden: {} from {}, cloned for every trial ({})",
+            volumes.join(", "),
+            golden.from.value,
+            golden.clone.as_str()
+        ),
+        format!("written       {written}"),
+    ]
 }
 
 fn cell_table(plan: &Plan) -> Vec<String> {

@@ -149,7 +149,7 @@ plain_columns! {
     /// After `svc_*_cpu_cores`.
     HOST_COLUMNS, write_host: [
         generator_cpu_cores, host_busy_cores, proof, target_path, dead_time_s, replicas,
-        replica_imbalance, detail,
+        replica_imbalance, state, state_fingerprint, clone_s, clone_method, detail,
     ]
 }
 

@@ -339,6 +339,10 @@ fn foreign_row(index: usize) -> TrialRow {
         replicas: None,
         replica_imbalance: None,
         dead_time_s: None,
+        state: None,
+        state_fingerprint: None,
+        clone_s: None,
+        clone_method: None,
         detail: None,
     }
 }

@@ -167,6 +167,14 @@ pub struct TrialRow {
     pub replicas: Option<u32>,
     /// Where it has several: the most CPU that one of them used over the mean of all; 1 is even.
     pub replica_imbalance: Option<f64>,
+    /// `fresh`, `golden` or `keep`.
+    pub state: Option<String>,
+    /// What tells the content of the golden volumes it was given. **Shape**: 12 hexadecimal digits.
+    pub state_fingerprint: Option<String>,
+    /// Cloning and comparing them. **Units**: seconds.
+    pub clone_s: Option<f64>,
+    /// `reflink`, `copy` or `overlay`.
+    pub clone_method: Option<String>,
     /// The reason in words, secrets taken out.
     pub detail: Option<String>,
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use indexmap::IndexMap;
 
-use super::{Knob, Reason};
+use super::{Knob, Reason, StatePlan};
 use crate::cpus::CpuSet;
 use crate::engine::LaunchTarget;
 use crate::load::{LoadModel, PhasePlan, Workload};
@@ -30,6 +30,8 @@ pub struct SweepPlan {
     pub target: TargetSpec,
     /// What is sent.
     pub workload: Arc<Workload>,
+    /// What trials find in the stack's volumes.
+    pub state: StatePlan,
     /// The rest.
     pub settings: Settings,
 }
@@ -63,6 +65,8 @@ pub struct Job {
     pub knobs: Vec<Knob>,
     /// Stretches of load, in order.
     pub phases: Vec<JobPhase>,
+    /// Which of the sweep's goldens it is cloned from, where it is.
+    pub golden: usize,
     /// Why it is not run, where it is not.
     pub skip: Option<Reason>,
 }
@@ -76,6 +80,19 @@ pub struct JobPhase {
     pub answers: Option<&'static str>,
     /// Whether its load differs between the cells of a tier.
     pub load_tied_to_knob: bool,
+    /// Commands that are run before it begins, in order.
+    pub hooks: Vec<Hook>,
+}
+
+/// A command in the container of a service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hook {
+    /// The service.
+    pub service: String,
+    /// Command and arguments.
+    pub exec: Vec<String>,
+    /// Longest time it may take.
+    pub timeout: Duration,
 }
 
 impl JobPhase {

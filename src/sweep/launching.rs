@@ -6,8 +6,8 @@ use super::shell::Shared;
 use super::target::host_of;
 use super::{Job, Reason, SweepPlan, TargetSpec};
 use crate::engine::{
-    Engine, Launch, LaunchError, LaunchTarget, Launched, Lease, Prepared, ReadyProbe, prepare,
-    start,
+    Engine, Launch, LaunchError, LaunchTarget, Launched, Lease, Prepared, ReadyProbe, TrialState,
+    prepare, start,
 };
 use crate::problem::chain;
 use crate::units::format_duration;
@@ -50,9 +50,11 @@ pub(super) async fn create<E: Engine>(
     job: &Job,
     lease: &Lease<E>,
 ) -> Result<Prepared, Reason> {
-    match tokio::time::timeout(CREATE_LIMIT, prepare(lease, &launch_of(shared, job))).await {
+    let request = launch_of(shared, job);
+    let limit = CREATE_LIMIT + request.state.map_or(Duration::ZERO, TrialState::limit);
+    match tokio::time::timeout(limit, prepare(lease, &request)).await {
         Ok(prepared) => prepared.map_err(|error| launch_reason(&error)),
-        Err(_) => Err(too_long("creating", CREATE_LIMIT)),
+        Err(_) => Err(too_long("creating", limit)),
     }
 }
 
@@ -78,6 +80,9 @@ pub(super) async fn come_up<E: Engine>(
 }
 
 fn launch_of<'a, E: Engine>(shared: &'a Shared<'_, E>, job: &'a Job) -> Launch<'a> {
+    // With `keep` there is one state for all.
+    let states = &shared.states;
+    let state = states.get(job.golden).or(states.first());
     Launch {
         stack: &job.stack,
         subject: &shared.plan.subject,
@@ -86,6 +91,7 @@ fn launch_of<'a, E: Engine>(shared: &'a Shared<'_, E>, job: &'a Job) -> Launch<'
         ready: shared.wanted.ready.as_ref(),
         deadline: shared.plan.settings.ready_timeout,
         facts: shared.facts,
+        state,
     }
 }
 
@@ -125,7 +131,7 @@ async fn await_remote<E: Engine>(shared: &Shared<'_, E>) -> Result<(), Reason> {
     }
 }
 
-fn launch_reason(error: &LaunchError) -> Reason {
+pub(super) fn launch_reason(error: &LaunchError) -> Reason {
     let mut words = chain(error);
     if let Some(hint) = error.hint() {
         words.push_str("\nhint: ");

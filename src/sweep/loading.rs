@@ -10,6 +10,7 @@ use futures_util::future::FusedFuture;
 use serde_json::json;
 
 use super::edge::{Edge, host_busy_cores};
+use super::hooks::hooks_limit;
 use super::outcome::WindowOutcome;
 use super::progress::load_of;
 use super::rows::windows;
@@ -80,8 +81,10 @@ impl<E: Engine> Trial<'_, '_, E> {
         let mut interrupted = self.shared.interrupted.clone();
         let settings = &self.shared.plan.settings;
         let n_phases = u32::try_from(self.job.phases.len()).unwrap_or(u32::MAX);
-        let limit =
-            load_of(self.job) + (settings.drain + settings.request_timeout) * n_phases + LOAD_SLACK;
+        let limit = load_of(self.job)
+            + (settings.drain + settings.request_timeout) * n_phases
+            + hooks_limit(self.job)
+            + LOAD_SLACK;
         let mut deadline = pin!(tokio::time::sleep(limit));
         let mut sampling = tokio::time::interval(SAMPLE_EVERY);
         sampling.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -102,14 +105,20 @@ impl<E: Engine> Trial<'_, '_, E> {
                 }
                 signal = load.next() => match signal {
                     Some(signal) => {
+                        let is_held = matches!(signal, LoadSignal::PhaseHeld { .. });
                         let mut asked = self.shared.interrupted.clone();
                         tokio::select! {
                             biased;
                             () = until_asked(&mut asked, 1) => Signal::Interrupted,
-                            taken = self.take(signal, launched) => match taken {
-                                Some(signal) => signal,
-                                None => continue,
-                            },
+                            taken = self.take(signal, launched) => {
+                                let Some(signal) = taken else {
+                                    if is_held {
+                                        load.go_on();
+                                    }
+                                    continue;
+                                };
+                                signal
+                            }
                         }
                     }
                     None => self.end_load(launched).await,
@@ -221,6 +230,11 @@ impl<E: Engine> Trial<'_, '_, E> {
     /// Takes what the generator says; the trial's signal, where it is one.
     async fn take(&mut self, signal: LoadSignal, launched: &Launched) -> Option<Signal> {
         match signal {
+            LoadSignal::PhaseHeld { phase } => self
+                .run_hooks(phase, launched)
+                .await
+                .err()
+                .map(Signal::Broke),
             LoadSignal::PhaseStarted { phase, .. } => {
                 let plan = &self.job.phases[phase].plan;
                 let left_s = self.left_s(phase, Duration::ZERO);

@@ -13,15 +13,20 @@ mod ahead;
 mod clock;
 mod edge;
 mod evidence;
+mod golden;
+mod golden_plan;
+mod hooks;
 mod job;
 mod knobs;
 mod launching;
 mod loading;
 mod outcome;
+mod preparing;
 mod progress;
 mod rows;
 mod run;
 mod shell;
+mod state;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -29,7 +34,11 @@ mod trial;
 mod versions;
 
 pub use clock::Clock;
-pub use job::{Job, JobPhase, ReadySpec, Settings, Slo, SweepPlan, TargetSpec};
+pub use golden::known_goldens;
+pub use golden_plan::{
+    GoldenPlan, GoldenSource, GoldenSpec, SeedLoad, SeedSpec, StatePlan, definition,
+};
+pub use job::{Hook, Job, JobPhase, ReadySpec, Settings, Slo, SweepPlan, TargetSpec};
 pub use knobs::Knob;
 pub use run::{Sinks, SweepError, SweepSummary, run};
 pub use trial::{Action, Ending, Reason, Signal, State, step};

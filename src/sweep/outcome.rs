@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::Ending;
-use crate::engine::ServiceUse;
+use crate::engine::{ClonedState, ServiceUse};
 use crate::measure::WindowSummary;
 
 /// Everything the shell learned about a trial.
@@ -31,7 +31,9 @@ pub(super) struct TrialOutcome {
     pub(super) restarts: Option<u32>,
     /// Whether the kernel killed a container for memory.
     pub(super) oom_killed: Option<bool>,
-    /// Container logs by service, when not every window is valid.
+    /// The clone it began with, where it did.
+    pub(super) cloned: Option<ClonedState>,
+    /// Container logs by service, when not every window is valid; what hooks wrote, always.
     pub(super) logs: Vec<(String, String)>,
     /// What tear-down could not remove, in words.
     pub(super) left_behind: Option<String>,

@@ -30,6 +30,15 @@ pub(super) fn rows_of(plan: &SweepPlan, job: &Job, outcome: &TrialOutcome) -> Ve
             let subject = job.stack.services.get(&plan.subject);
             row.subject_cpu_limit_cores = subject.and_then(cpu_limit);
             row.replicas = subject.map(|subject| subject.replicas.unwrap_or(1));
+            row.state = Some(plan.state.as_str().to_owned());
+            if let Some(cloned) = &outcome.cloned {
+                row.state_fingerprint = Some(cloned.fingerprint.clone());
+                row.clone_s = Some(cloned.seconds);
+                row.clone_method = Some(cloned.method.to_owned());
+                if cloned.method == "overlay" {
+                    row.flags.push("overlay_clone".to_owned());
+                }
+            }
             row.warmup_s = Some(warm_up_before(job, index).as_secs_f64());
             if let Some(window) = outcome.windows.iter().find(|window| window.phase == index) {
                 fill(&mut row, window, phase, plan);

@@ -12,6 +12,7 @@ use super::outcome::TrialOutcome;
 use super::progress::{Progress, load_of};
 use super::rows::{rows_of, skipped_rows};
 use super::shell::{Shared, Trial, left_behind, until_asked};
+use super::state::prepare_state;
 use super::{Clock, Job, Reason, SweepPlan};
 use crate::engine::{Engine, HostFacts, Owner};
 use crate::event::{Event, EventKind, TrialRef};
@@ -78,6 +79,12 @@ pub struct SweepSummary {
 }
 
 impl SweepSummary {
+    fn ends_early(&mut self, reason: &Reason) {
+        self.interrupted = reason.code == "interrupted";
+        self.engine_lost = reason.code == "engine_lost";
+        self.ended_early = Some(reason.words.clone());
+    }
+
     fn count(&mut self, verdict: Verdict) {
         match verdict {
             Verdict::Valid => self.valid += 1,
@@ -110,7 +117,7 @@ pub async fn run<E: Engine>(
             kind,
         });
     };
-    let shared = Shared {
+    let mut shared = Shared {
         engine,
         plan,
         wanted: Wanted::of(plan),
@@ -120,19 +127,33 @@ pub async fn run<E: Engine>(
         secrets: &shared_secrets,
         interrupted,
         versions_seen: AtomicBool::new(false),
+        states: Vec::new(),
     };
     let begun = Instant::now();
+    let progress = Progress::new(&plan.jobs, &plan.settings);
+    emit(started(plan, sinks, &progress));
+    let mut summary = SweepSummary::default();
+    let mut rest = None;
+    let kept_for_run = prepare_state(&shared, &mut emit)
+        .await
+        .map_err(|reason| {
+            summary.ends_early(&reason);
+            rest = Some(reason);
+        })
+        .ok();
+    shared.states = kept_for_run
+        .as_ref()
+        .map_or_else(Vec::new, |state| state.states.clone());
     let mut sweep = Sweep {
         shared: &shared,
-        progress: Progress::new(&plan.jobs, &plan.settings),
-        summary: SweepSummary::default(),
+        progress,
+        summary,
         failures_in_a_row: 0,
-        rest: None,
+        rest,
         coming: None,
         sinks,
         emit: &mut emit,
     };
-    (sweep.emit)(started(plan, sweep.sinks, &sweep.progress));
     let mut result = Ok(());
     for index in 0..plan.jobs.len() {
         result = sweep.take_up(index).await;
@@ -141,6 +162,9 @@ pub async fn run<E: Engine>(
         }
     }
     sweep.give_up_next().await;
+    if let Some(state) = kept_for_run {
+        state.release(&plan.run_id, &mut sweep.emit).await;
+    }
     result?;
     (sweep.emit)(ended(plan, sweep.sinks, &sweep.summary, begun.elapsed()));
     Ok(sweep.summary)
@@ -217,9 +241,7 @@ impl<E: Engine> Sweep<'_, E> {
         };
         self.rest = why_stop(self.shared, self.failures_in_a_row, verdict).await;
         if let Some(reason) = &self.rest {
-            self.summary.interrupted = reason.code == "interrupted";
-            self.summary.engine_lost = reason.code == "engine_lost";
-            self.summary.ended_early = Some(reason.words.clone());
+            self.summary.ends_early(reason);
         }
         Ok(())
     }

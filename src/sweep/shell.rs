@@ -24,8 +24,8 @@ use super::progress::Progress;
 use super::target::addresses_of;
 use super::{Action, Clock, Ending, Job, Reason, Signal, State, SweepPlan, step};
 use crate::engine::{
-    Engine, HostFacts, Launched, Lease, Owner, TargetPath, TeardownReport, TrialTag, Unhealthy,
-    collect_logs, collect_trial_logs,
+    Engine, HostFacts, Launched, Lease, Owner, TargetPath, TeardownReport, TrialState, TrialTag,
+    Unhealthy, collect_logs, collect_trial_logs,
 };
 use crate::event::{EventKind, TrialRef};
 use crate::measure::{Judgement, judge};
@@ -46,6 +46,8 @@ pub(super) struct Shared<'a, E: Engine> {
     pub(super) interrupted: watch::Receiver<u32>,
     /// Whether a stack of this run has been asked what runs in it.
     pub(super) versions_seen: AtomicBool,
+    /// What trials find in their volumes, by golden; empty where those are simply new.
+    pub(super) states: Vec<TrialState>,
 }
 
 impl<E: Engine> Shared<'_, E> {
@@ -69,6 +71,8 @@ pub(super) struct Trial<'s, 't, E: Engine> {
     pub(super) left_edge: Option<Edge>,
     pub(super) closed: Option<Closed>,
     pub(super) unhealthy: Arc<Unhealthy>,
+    /// What hooks wrote, by name.
+    pub(super) hook_logs: Vec<(String, String)>,
 }
 
 /// A window between its right edge and the end of its drain.
@@ -99,6 +103,7 @@ impl<'s, 't, E: Engine> Trial<'s, 't, E> {
             proofs: Vec::new(),
             left_edge: None,
             closed: None,
+            hook_logs: Vec::new(),
             unhealthy: Arc::default(),
         }
     }
@@ -187,7 +192,12 @@ impl<'s, 't, E: Engine> Trial<'s, 't, E> {
             oom_killed: loaded
                 .oom_killed
                 .or(subject.map(|(_, oom_killed)| oom_killed)),
-            logs: parted.logs,
+            logs: parted
+                .logs
+                .into_iter()
+                .chain(std::mem::take(&mut self.hook_logs))
+                .collect(),
+            cloned: launched.and_then(|launched| launched.cloned),
             left_behind: parted.left_behind,
         };
         (outcome, follower)

@@ -16,10 +16,11 @@ const LEAVES: [&str; 8] = [
 ];
 
 /// Who may use whom; `app` may use everything.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("matrix", &[]),
     ("stack", &[]),
-    ("engine", &["stack"]),
+    ("tree", &[]),
+    ("engine", &["stack", "tree"]),
     ("measure", &[]),
     ("load", &["measure"]),
     ("event", &["matrix", "measure"]),
@@ -27,7 +28,7 @@ const ARROWS: [(&str, &[&str]); 11] = [
     (
         "sweep",
         &[
-            "matrix", "stack", "engine", "load", "measure", "event", "results",
+            "matrix", "stack", "engine", "load", "measure", "event", "results", "tree",
         ],
     ),
     ("chart", &["results"]),

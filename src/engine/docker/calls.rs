@@ -2,6 +2,7 @@
 //!
 //! Nothing here decides: order, waiting and clean-up are written over the trait.
 
+use std::collections::HashMap;
 use std::future::ready;
 use std::time::Duration;
 
@@ -9,18 +10,20 @@ use bollard::container::LogOutput;
 use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
 use bollard::models::SystemInfoCgroupVersionEnum;
 use bollard::query_parameters::{
-    CreateContainerOptions, EventsOptions, InspectContainerOptions, LogsOptions,
-    RemoveContainerOptions, RemoveVolumeOptions, StartContainerOptions, StopContainerOptions,
+    CreateContainerOptions, CreateImageOptions, EventsOptions, InspectContainerOptions,
+    ListContainersOptions, ListImagesOptions, LogsOptions, RemoveContainerOptions,
+    RemoveImageOptions, RemoveVolumeOptions, StartContainerOptions, StopContainerOptions,
     UploadToContainerOptions, WaitContainerOptions,
 };
 use futures_util::stream::{BoxStream, Stream, StreamExt};
 
 use super::connection::{CALL_LIMIT, Reach, SLOW_CALL_LIMIT, call, failure};
+use super::engine::{label_filter, leftover};
 use super::{DockerEngine, answers, requests};
 use crate::engine::{
     BuildRequest, ContainerId, ContainerRequest, Counters, Engine, EngineError, EngineErrorKind,
     HostFacts, ImageFacts, Inspection, KernelCpu, KernelLimits, Labels, Leftover, LeftoverKind,
-    ProgressSink, PullRequest, RunState, find_cgroup,
+    ProgressSink, PullRequest, RunState, VolumeFacts, find_cgroup,
 };
 use crate::stack::{Hook, Network, Volume};
 
@@ -109,6 +112,82 @@ impl Engine for DockerEngine {
         progress: ProgressSink<'_>,
     ) -> Result<(), EngineError> {
         self.build(request, progress).await
+    }
+
+    async fn import_image(
+        &self,
+        image: &str,
+        archive: Vec<u8>,
+        changes: &[String],
+    ) -> Result<(), EngineError> {
+        let (repo, tag) = image.rsplit_once(':').unwrap_or((image, "latest"));
+        let options = CreateImageOptions {
+            from_src: Some("-".to_owned()),
+            repo: Some(repo.to_owned()),
+            tag: Some(tag.to_owned()),
+            changes: changes.to_vec(),
+            ..CreateImageOptions::default()
+        };
+        let body = bollard::body_full(archive.into());
+        let import = async {
+            let mut progress = Box::pin(self.docker.create_image(Some(options), Some(body), None));
+            while let Some(step) = progress.next().await {
+                if let Some(message) = step?.error_detail.and_then(|detail| detail.message) {
+                    return Err(bollard::errors::Error::DockerStreamError { error: message });
+                }
+            }
+            Ok(())
+        };
+        call("import image", image, SLOW_CALL_LIMIT, import).await
+    }
+
+    async fn list_images(&self, label: &str) -> Result<Vec<Leftover>, EngineError> {
+        let options = ListImagesOptions {
+            filters: Some(label_filter(&[label.to_owned()])),
+            ..ListImagesOptions::default()
+        };
+        let list = self.docker.list_images(Some(options));
+        let images = call("list images", label, CALL_LIMIT, list).await?;
+        let named = images.into_iter().flat_map(|image| {
+            let labels = image.labels;
+            let of_tag = move |tag: String| {
+                leftover(LeftoverKind::Image, tag.clone(), tag, Some(labels.clone()))
+            };
+            let mut names = image.repo_tags;
+            // One whose tag went to another image: older engines write so, newer ones nothing.
+            names.retain(|tag| tag != "<none>:<none>");
+            if names.is_empty() {
+                names.push(image.id);
+            }
+            names.into_iter().map(of_tag)
+        });
+        Ok(named.collect())
+    }
+
+    async fn find_volume(&self, name: &str) -> Result<Option<VolumeFacts>, EngineError> {
+        let inspect = self.docker.inspect_volume(name);
+        let mountpoint = match call("find volume", name, CALL_LIMIT, inspect).await {
+            Ok(volume) => volume.mountpoint,
+            Err(error) if error.kind == EngineErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let options = ListContainersOptions {
+            filters: Some(HashMap::from([(
+                "volume".to_owned(),
+                vec![name.to_owned()],
+            )])),
+            ..ListContainersOptions::default()
+        };
+        let list = self.docker.list_containers(Some(options));
+        let containers = call("list containers with volume", name, CALL_LIMIT, list).await?;
+        let names = containers
+            .into_iter()
+            .filter_map(|container| container.names?.into_iter().next())
+            .map(|name| name.trim_start_matches('/').to_owned());
+        Ok(Some(VolumeFacts {
+            mountpoint,
+            used_by: names.collect(),
+        }))
     }
 
     async fn create_network(
@@ -325,13 +404,28 @@ impl Engine for DockerEngine {
                 let remove = self.docker.remove_network(id);
                 call("remove network", &leftover.name, limit, remove).await
             }
+            LeftoverKind::Image => {
+                let remove = self
+                    .docker
+                    .remove_image(id, None::<RemoveImageOptions>, None);
+                call("remove image", &leftover.name, limit, remove)
+                    .await
+                    .map(drop)
+            }
             LeftoverKind::Volume => {
                 let remove = self.docker.remove_volume(id, None::<RemoveVolumeOptions>);
                 call("remove volume", &leftover.name, limit, remove).await
             }
         };
         match removed {
-            Err(error) if error.kind == EngineErrorKind::NotFound => Ok(()),
+            Err(error)
+                if matches!(
+                    error.kind,
+                    EngineErrorKind::NotFound | EngineErrorKind::ImageMissing
+                ) =>
+            {
+                Ok(())
+            }
             other => other,
         }
     }

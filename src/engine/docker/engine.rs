@@ -252,7 +252,7 @@ impl DockerEngine {
     }
 }
 
-fn leftover(
+pub(super) fn leftover(
     kind: LeftoverKind,
     id: String,
     name: String,
@@ -268,6 +268,6 @@ fn leftover(
     }
 }
 
-fn label_filter(labels: &[String]) -> HashMap<String, Vec<String>> {
+pub(super) fn label_filter(labels: &[String]) -> HashMap<String, Vec<String>> {
     HashMap::from([("label".to_owned(), labels.to_vec())])
 }

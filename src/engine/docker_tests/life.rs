@@ -326,6 +326,7 @@ async fn clean_leaves_a_living_run_alone_and_a_slow_command_is_given_up() {
     let launched = try_launch(&trial, &stack, &facts).await.unwrap();
     let request = CleanRequest {
         run_id: Some(trial.run_id.clone()),
+        golden: false,
         is_dry_run: false,
     };
     let report = clean(&*engine, &request).await.unwrap();
@@ -348,6 +349,7 @@ async fn clean_leaves_a_living_run_alone_and_a_slow_command_is_given_up() {
     try_launch(&orphan, &stack, &facts).await.unwrap();
     let request = CleanRequest {
         run_id: Some(orphan.run_id.clone()),
+        golden: false,
         is_dry_run: false,
     };
     let report = clean(&*engine, &request).await.unwrap();

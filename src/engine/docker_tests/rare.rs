@@ -77,6 +77,7 @@ async fn a_target_on_the_hosts_network_is_measured_there_and_its_limits_are_prov
         ready: Some(&ready),
         deadline: Duration::from_secs(30),
         facts: &facts,
+        state: None,
     };
     let launched = crate::engine::launch(trial.lease(), &request).await;
     if !facts.direct {

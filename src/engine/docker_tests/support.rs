@@ -244,6 +244,7 @@ pub(super) async fn try_launch(
         ready: Some(&ready),
         deadline: Duration::from_secs(30),
         facts,
+        state: None,
     };
     launch(trial.lease(), &request).await
 }

@@ -13,7 +13,7 @@ use crate::engine::{
     BuildRequest, ContainerId, ContainerRequest, Counters, Engine, EngineError, EngineErrorKind,
     HostFacts, ImageFacts, ImageProgress, Inspection, KernelCpu, KernelLimits, LABEL_REPLICA,
     LABEL_SERVICE, Labels, Leftover, LeftoverKind, Page, ProbeAnswer, ProbeFailure, ProgressSink,
-    PullRequest, ReadyProbe, RunState,
+    PullRequest, ReadyProbe, RunState, VolumeFacts,
 };
 use crate::stack::{Hook, MountSource, Network, Volume};
 
@@ -53,6 +53,48 @@ impl Engine for FakeEngine {
             EngineErrorKind::ImageMissing,
             "no registry has it",
         ))
+    }
+
+    async fn import_image(
+        &self,
+        image: &str,
+        _archive: Vec<u8>,
+        _changes: &[String],
+    ) -> Result<(), EngineError> {
+        self.plain(FakeCall::ImportImage, image).await?;
+        self.add_image(image, false);
+        Ok(())
+    }
+
+    async fn list_images(&self, label: &str) -> Result<Vec<Leftover>, EngineError> {
+        self.plain(FakeCall::List, label).await?;
+        let state = self.lock();
+        let images = state.things.iter().map(|thing| &thing.found);
+        Ok(images
+            .filter(|found| found.kind == LeftoverKind::Image)
+            .filter(|found| found.labels.contains_key(label))
+            .cloned()
+            .collect())
+    }
+
+    async fn find_volume(&self, name: &str) -> Result<Option<VolumeFacts>, EngineError> {
+        self.plain(FakeCall::FindVolume, name).await?;
+        let state = self.lock();
+        let is_there = state
+            .things
+            .iter()
+            .any(|thing| thing.found.kind == LeftoverKind::Volume && thing.found.name == name);
+        let used_by = state
+            .things
+            .iter()
+            .filter(|thing| thing.uses.iter().any(|used| used == name))
+            .filter_map(|thing| thing.container.as_ref())
+            .filter(|container| container.state() == RunState::Running)
+            .map(|container| container.name.clone());
+        Ok(is_there.then(|| VolumeFacts {
+            mountpoint: format!("/fake/{name}/_data"),
+            used_by: used_by.collect(),
+        }))
     }
 
     async fn build_image(
@@ -302,7 +344,9 @@ impl Engine for FakeEngine {
     async fn remove(&self, leftover: &Leftover) -> Result<(), EngineError> {
         let object = match leftover.kind {
             LeftoverKind::Container => self.service_of(&ContainerId(leftover.id.clone())),
-            LeftoverKind::Network | LeftoverKind::Volume => leftover.name.clone(),
+            LeftoverKind::Network | LeftoverKind::Volume | LeftoverKind::Image => {
+                leftover.name.clone()
+            }
         };
         self.plain(FakeCall::Remove, &object).await?;
         let mut state = self.lock();

@@ -214,9 +214,11 @@ impl FakeEngine {
     /// The calls that change something, in order: creations, starts, stops, removals.
     pub fn changes(&self) -> Vec<String> {
         let is_change = |call: &String| {
-            ["create_", "start ", "stop ", "remove ", "pull_", "build_"]
-                .iter()
-                .any(|prefix| call.starts_with(prefix))
+            [
+                "create_", "start ", "stop ", "remove ", "pull_", "build_", "import_",
+            ]
+            .iter()
+            .any(|prefix| call.starts_with(prefix))
         };
         self.calls().into_iter().filter(is_change).collect()
     }

@@ -16,6 +16,10 @@ pub enum FakeCall {
     FindImage,
     /// `pull_image`.
     PullImage,
+    /// `import_image`.
+    ImportImage,
+    /// `find_volume`.
+    FindVolume,
     /// `build_image`.
     BuildImage,
     /// `create_network`.
@@ -51,6 +55,8 @@ impl FakeCall {
             Self::Describe => "describe",
             Self::FindImage => "find_image",
             Self::PullImage => "pull_image",
+            Self::ImportImage => "import_image",
+            Self::FindVolume => "find_volume",
             Self::BuildImage => "build_image",
             Self::CreateNetwork => "create_network",
             Self::CreateVolume => "create_volume",

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::engine::{EngineError, EngineErrorKind, LimitsNotApplied, ProofError};
+use crate::engine::{EngineError, EngineErrorKind, HelperError, LimitsNotApplied, ProofError};
 use crate::units::format_duration;
 
 /// Lines of a log that an error carries; enough for a stack trace's beginning.
@@ -37,6 +37,27 @@ pub enum LaunchError {
         /// Why.
         #[source]
         source: EngineError,
+    },
+    /// The trial could not be given its own copy of a golden volume.
+    #[error("clone golden volume `{volume}`")]
+    CloneFailed {
+        /// The volume, or volumes.
+        volume: String,
+        /// Why.
+        #[source]
+        source: HelperError,
+    },
+    /// A clone is not like its golden.
+    #[error(
+        "the clone of golden volume `{volume}` has the fingerprint {found}, the golden {expected}"
+    )]
+    StateNotEqual {
+        /// The volume.
+        volume: String,
+        /// The golden's. **Shape**: 12 hexadecimal digits.
+        expected: String,
+        /// The clone's.
+        found: String,
     },
     /// A container could not be started.
     #[error("start service `{service}`")]
@@ -136,6 +157,8 @@ impl LaunchError {
                 "image_missing"
             }
             Self::CreateFailed { .. } => "create_failed",
+            Self::CloneFailed { .. } => "clone_failed",
+            Self::StateNotEqual { .. } => "state_not_equal",
             Self::StartFailed { .. } => "start_failed",
             Self::HookFailed { .. } => "hook_failed",
             Self::DependencyFailed { .. } => "dependency_failed",
@@ -155,6 +178,10 @@ impl LaunchError {
             )),
             Self::CreateFailed { source, .. }
             | Self::StartFailed { source, .. }
+            | Self::CloneFailed {
+                source: HelperError::Engine { source },
+                ..
+            }
             | Self::Engine { source } => source.hint().map(str::to_owned),
             Self::Exited {
                 oom_killed: true, ..
@@ -177,7 +204,13 @@ impl LaunchError {
                  cannot enforce them"
                     .to_owned(),
             ),
-            Self::Unusable { .. }
+            Self::StateNotEqual { .. } => Some(
+                "something wrote to the golden volume, or its disk is failing: \
+                 `nightsweep clean --golden` removes it, and the next run prepares it again"
+                    .to_owned(),
+            ),
+            Self::CloneFailed { .. }
+            | Self::Unusable { .. }
             | Self::HookFailed { .. }
             | Self::DependencyFailed { .. }
             | Self::Exited { .. } => None,
@@ -190,8 +223,14 @@ impl LaunchError {
             Self::ImageMissing { .. } => true,
             Self::CreateFailed { source, .. }
             | Self::StartFailed { source, .. }
+            | Self::CloneFailed {
+                source: HelperError::Engine { source },
+                ..
+            }
             | Self::Engine { source } => source.is_environment(),
-            Self::Unusable { .. }
+            Self::CloneFailed { .. }
+            | Self::StateNotEqual { .. }
+            | Self::Unusable { .. }
             | Self::HookFailed { .. }
             | Self::DependencyFailed { .. }
             | Self::Exited { .. }

@@ -7,7 +7,10 @@ use indexmap::{IndexMap, IndexSet};
 
 use super::LaunchError;
 use crate::engine::replica::replicas;
-use crate::engine::{ContainerId, HostFacts, ImageFacts, Proof, ReadyProbe, Replica, check_stack};
+use crate::engine::{
+    ClonedState, ContainerId, HostFacts, ImageFacts, Proof, ReadyProbe, Replica, TrialState,
+    check_stack,
+};
 use crate::stack::{Condition, Healthcheck, Service, Stack, shared_service};
 
 /// The place in the stack that load is sent to.
@@ -36,6 +39,8 @@ pub struct Launch<'a> {
     pub deadline: Duration,
     /// The engine's host: decides how the target is reached.
     pub facts: &'a HostFacts,
+    /// What it finds in its volumes; `None` is new ones.
+    pub state: Option<&'a TrialState>,
 }
 
 /// How the target is reached.
@@ -79,6 +84,8 @@ pub struct Launched {
     pub proof: Proof,
     /// Facts of every image used, by service; content digests included.
     pub images: IndexMap<String, ImageFacts>,
+    /// The clone it began with, where it did.
+    pub cloned: Option<ClonedState>,
     /// From the beginning until everything was created.
     pub created_after: Duration,
     /// From the beginning until everything was ready.

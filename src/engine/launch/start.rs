@@ -13,9 +13,11 @@ use super::request::{
     Launch, Launched, TargetPath, check, creation_steps, has_healthcheck, may_complete,
     n_containers, network_owner, target_path,
 };
+use crate::engine::golden::{LaunchVolumes, clone_volumes};
 use crate::engine::replica::replica_name;
 use crate::engine::{
-    ContainerId, ContainerRequest, Engine, ImageFacts, Lease, Proof, TrialTag, check_limits,
+    ClonedState, ContainerId, ContainerRequest, Engine, ImageFacts, Lease, Proof, TrialTag,
+    check_limits,
 };
 use crate::stack::{Condition, Stack};
 
@@ -26,6 +28,7 @@ pub struct Prepared {
     networks: IndexMap<String, String>,
     containers: IndexMap<String, Vec<ContainerId>>,
     path: Option<TargetPath>,
+    cloned: Option<ClonedState>,
     created_after: Duration,
 }
 
@@ -59,12 +62,17 @@ pub async fn prepare<E: Engine>(
     lease.set_creating(true);
     let created = create_all(engine, lease.tag(), launch, path).await;
     lease.set_creating(false);
-    let (networks, containers) = created?;
+    let Created {
+        networks,
+        containers,
+        cloned,
+    } = created?;
     Ok(Prepared {
         images,
         networks,
         containers,
         path,
+        cloned,
         created_after: begun.elapsed(),
     })
 }
@@ -86,6 +94,7 @@ pub async fn start<E: Engine>(
         networks,
         containers,
         path,
+        cloned,
         created_after,
     } = prepared;
     // Not earlier: a stack may be prepared while another one still runs.
@@ -119,6 +128,7 @@ pub async fn start<E: Engine>(
         target_path: path,
         proof: Proof::Inspect,
         images,
+        cloned,
         created_after,
         ready_after: created_after + begun.elapsed(),
     };
@@ -171,8 +181,14 @@ fn check_healthchecks(
     Ok(())
 }
 
-/// Engine network names by Compose name, and the containers of every service.
-type Created = (IndexMap<String, String>, IndexMap<String, Vec<ContainerId>>);
+/// What was created.
+struct Created {
+    /// Engine network names by Compose name.
+    networks: IndexMap<String, String>,
+    /// The containers of every service.
+    containers: IndexMap<String, Vec<ContainerId>>,
+    cloned: Option<ClonedState>,
+}
 
 /// Creates everything. All calls are awaited even when one fails: a call that is
 /// dropped half-way may still create, after the clean-up has looked.
@@ -193,14 +209,17 @@ async fn create_all<E: Engine>(
             None => named(name),
         })
         .collect();
-    // What the user shares is used as it is: never made, never removed.
+    let kept = |name: &String| launch.state.and_then(|state| state.kept.get(name));
+    // What the user shares, or the run keeps, is used as it is: never made, never removed.
     let volumes: IndexMap<String, String> = stack
         .volumes
         .iter()
-        .map(|(name, volume)| match &volume.external {
-            Some(external) => (name.clone(), external.clone()),
-            None => named(name),
-        })
+        .map(
+            |(name, volume)| match volume.external.as_ref().or(kept(name)) {
+                Some(there) => (name.clone(), there.clone()),
+                None => named(name),
+            },
+        )
         .collect();
     let failed = |what: String| move |source| LaunchError::CreateFailed { what, source };
 
@@ -212,19 +231,35 @@ async fn create_all<E: Engine>(
         let created = engine.create_network(&networks[name], network, &labels);
         async move { created.await.map_err(failed(format!("network `{name}`"))) }
     }));
-    let own_volumes = stack
-        .volumes
-        .iter()
-        .filter(|(_, volume)| volume.external.is_none());
+    let clone = launch.state.and_then(|state| state.clone.as_ref());
+    let is_cloned =
+        |name: &String| clone.is_some_and(|source| source.golden.facts.trees.contains_key(name));
+    let own_volumes = stack.volumes.iter().filter(|(name, volume)| {
+        volume.external.is_none() && kept(name).is_none() && !is_cloned(name)
+    });
     let make_volumes = join_all(own_volumes.map(|(name, volume)| {
         let created = engine.create_volume(&volumes[name], volume, &labels);
         async move { created.await.map_err(failed(format!("volume `{name}`"))) }
     }));
-    let (networks_made, volumes_made) = tokio::join!(make_networks, make_volumes);
+    let make_clones = async {
+        let volumes = LaunchVolumes {
+            stack,
+            names: &volumes,
+        };
+        match clone {
+            Some(source) => clone_volumes(engine, tag, source, &volumes).await.map(Some),
+            None => Ok(None),
+        }
+    };
+    // Filled before any container is made: making one puts the image's own files into
+    // a volume that is empty.
+    let (networks_made, volumes_made, cloned) =
+        tokio::join!(make_networks, make_volumes, make_clones);
     networks_made
         .into_iter()
         .chain(volumes_made)
         .collect::<Result<(), _>>()?;
+    let cloned = cloned?;
 
     // Whatever shares something with another container needs that one's identifier.
     let mut containers: IndexMap<String, Vec<ContainerId>> = IndexMap::new();
@@ -257,7 +292,11 @@ async fn create_all<E: Engine>(
     }
     // In the order of the stack, whatever the order of their creation was.
     containers.sort_by_key(|name, _| stack.services.get_index_of(name));
-    Ok((networks, containers))
+    Ok(Created {
+        networks,
+        containers,
+        cloned,
+    })
 }
 
 /// Ports of a service that must be reached through the loopback address.

@@ -6,11 +6,13 @@
 //! a Compose file exists is found out by whoever reads it.
 //!
 //! Next: `knobs` (axes, derived, constraints), `load` (load and phases),
-//! `trials` (trials, cost, service level, report), `host` (CPUs, proofs).
+//! `trials` (trials, cost, service level, report), `state` (golden volumes, seed,
+//! hooks), `host` (CPUs, proofs).
 
 mod host;
 mod knobs;
 mod load;
+mod state;
 #[cfg(test)]
 mod tests;
 mod trials;
@@ -34,9 +36,7 @@ const FORMAT: u64 = 1;
 const MAX_NAME: usize = 64;
 
 /// Sections of the format that are reserved and not built yet.
-const LATER: [&str; 8] = [
-    "baseline", "golden", "seed", "hook", "metric", "postgres", "verdicts", "notify",
-];
+const LATER: [&str; 5] = ["baseline", "metric", "postgres", "verdicts", "notify"];
 
 /// Reads a matrix file and checks everything that one reading can check.
 ///
@@ -70,8 +70,10 @@ fn sweep(path: &Path, mut file: Table<'_>, notes: &mut Notes<'_>) -> Option<Swee
     });
     let cost = trials::cost(&mut file, &knobs, notes);
     let trials = trials::trials(&mut file, notes);
+    let states = state::states(&mut file, &trials, notes);
     let load = load::load(&mut file, notes);
     let phases = load::phases(&mut file, &names, notes);
+    let hooks = state::hooks(&mut file, &phases, notes);
     let slo = trials::slo(&mut file, notes);
     let host = host::host(&mut file, notes);
     let proves = host::proves(&mut file, &names, notes);
@@ -97,8 +99,11 @@ fn sweep(path: &Path, mut file: Table<'_>, notes: &mut Notes<'_>) -> Option<Swee
         overrides,
         cost,
         trials,
+        golden: states.golden,
+        seed: states.seed,
         load: load?,
         phases,
+        hooks,
         slo,
         host,
         proves,

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::knobs::Knobs;
 use super::section;
-use crate::matrix::sweep::{Order, ReportText, Slo, State, Trials};
+use crate::matrix::state::State;
+use crate::matrix::sweep::{Order, ReportText, Slo, Trials};
 use crate::problem::{Problem, nearest};
 use crate::scalar::Scalar;
 use crate::toml_file::{Located, Notes, Table};
@@ -50,9 +51,13 @@ pub(super) fn trials(file: &mut Table<'_>, notes: &mut Notes<'_>) -> Trials {
             .unwrap_or(trials.seed);
     }
     if let Some(entry) = table.get("state") {
-        let words = [("fresh", State::Fresh)];
+        let words = [
+            ("fresh", State::Fresh),
+            ("golden", State::Golden),
+            ("keep", State::Keep),
+        ];
         trials.state = table
-            .word(&entry, &words, &["golden", "keep"], notes)
+            .word(&entry, &words, &[], notes)
             .unwrap_or(trials.state);
     }
     if let Some(entry) = table.get("confirm")

@@ -113,7 +113,7 @@ fn the_json_of_a_plan_is_the_documented_one() {
     "dropped":[{"axes":{"cpus":1,"web":3},"constraint":"small","constraints":["small"]}],
     "trials":[{"index":1,"block":1,"cell":"cpus-1__web-2","role":"cell"},{"index":2,"block":1,"cell":"cpus-1__web-1","role":"cell"}],
     "estimate":{"seconds":46.0,"bytes":237568},"warnings":["every cell is launched once: without a second launch nobody can tell a difference from chance"],
-    "isolation":null}
+    "state":{"kind":"fresh"},"isolation":null}
     "#);
 }
 

@@ -72,9 +72,11 @@ pub(super) fn phase(name: &str, window: bool) -> JobPhase {
             window,
             model: LoadModel::Closed { users: 2 },
             duration: WINDOW,
+            held: false,
         },
         answers: window.then_some("capacity"),
         load_tied_to_knob: false,
+        hooks: Vec::new(),
     }
 }
 
@@ -97,6 +99,7 @@ pub(super) fn job(trial: u32) -> Job {
             phase("first", true),
             phase("second", true),
         ],
+        golden: 0,
         skip: None,
     }
 }
@@ -110,6 +113,8 @@ pub(super) struct Bench {
     pub(super) folder: tempfile::TempDir,
     pub(super) asked: watch::Sender<u32>,
     pub(super) secrets: Secrets,
+    /// How the app behaves unless a test changes it.
+    pub(super) app: Behaviour,
 }
 
 pub(super) struct Came {
@@ -149,6 +154,7 @@ impl Bench {
                 base_path: String::new(),
             },
             workload: Arc::new(Workload::get("/")),
+            state: StatePlan::Fresh,
             settings,
         };
         Self {
@@ -158,6 +164,7 @@ impl Bench {
             folder: tempfile::tempdir().unwrap(),
             asked: watch::Sender::new(0),
             secrets: Secrets::new([0; 16]),
+            app: at(address),
         }
     }
 

@@ -8,6 +8,7 @@ mod ahead;
 mod bench;
 mod proofs;
 mod replicas;
+mod state;
 
 use std::time::Duration;
 

@@ -158,7 +158,7 @@ async fn a_variable_that_only_the_process_has_otherwise_is_a_flag() {
 
 #[tokio::test]
 async fn a_container_made_of_another_image_fails_the_trial() {
-    let mut bench = Bench::new(1).await;
+    let bench = Bench::new(1).await;
     let made_of = Behaviour {
         made_of: Some("sha256:another".to_owned()),
         ..at(bench.address)

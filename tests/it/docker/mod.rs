@@ -10,6 +10,7 @@ mod isolation;
 mod launches;
 mod proofs;
 mod replicas;
+mod state;
 mod sweeps;
 
 use std::fmt::Write as _;

@@ -319,6 +319,7 @@ async fn what_appears_after_a_launch_was_cut_off_is_removed_too() {
                 ready: None,
                 deadline: DEADLINE,
                 facts: &facts,
+                state: None,
             };
             let limit = Duration::from_millis(100);
             let outcome = tokio::time::timeout(limit, launch(&lease, &request)).await;

@@ -105,6 +105,7 @@ async fn without_a_probe_running_and_healthy_is_ready() {
         ready: None,
         deadline: DEADLINE,
         facts: &facts,
+        state: None,
     };
     let launched = launch(&lease, &request).await.unwrap();
     assert_eq!((launched.targets.len(), launched.target_path), (0, None));

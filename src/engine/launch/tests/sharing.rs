@@ -158,6 +158,7 @@ async fn a_port_of_the_host_that_is_taken_is_found_before_anything_is_started() 
         ready: Some(&probe()),
         deadline: DEADLINE,
         facts: &facts,
+        state: None,
     };
     let error = launch(&other, &request).await.unwrap_err();
     assert_eq!(error.reason(), "unusable_stack");

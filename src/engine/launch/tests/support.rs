@@ -137,6 +137,7 @@ pub(super) async fn launch_with(
         ready: Some(&probe()),
         deadline: DEADLINE,
         facts: &facts,
+        state: None,
     };
     (launch(&lease, &request).await, lease)
 }

@@ -2,6 +2,7 @@
 
 mod damaged;
 mod host;
+mod state;
 
 use super::*;
 use crate::matrix::{Answers, Order, PhaseLoad, State, TargetUrl};
@@ -268,21 +269,17 @@ fn sections_without_their_keys_say_what_to_add() {
 
 #[test]
 fn reserved_keys_are_refused_by_name() {
-    let sections = "[baseline]\nweb = 2\n[golden]\n[seed]\n[[hook]]\n[[metric]]\n[postgres]\n[verdicts]\n[notify]\n\
-        [slo.operation.'create x']\np99_ms = 1\n[trials]\nconfirm = 3\nstate = 'golden'\n";
-    insta::assert_snapshot!(with(sections), @r#"
+    let sections = "[baseline]\nweb = 2\n[[metric]]\n[postgres]\n[verdicts]\n[notify]\n\
+        [slo.operation.'create x']\np99_ms = 1\n[trials]\nconfirm = 3\n";
+    insta::assert_snapshot!(with(sections), @"
     m.toml:18:2: [baseline] is not yet supported
-    m.toml:20:2: [golden] is not yet supported
-    m.toml:21:2: [seed] is not yet supported
-    m.toml:22:3: [[hook]] is not yet supported
-    m.toml:23:3: [[metric]] is not yet supported
-    m.toml:24:2: [postgres] is not yet supported
-    m.toml:25:2: [verdicts] is not yet supported
-    m.toml:26:2: [notify] is not yet supported
-    m.toml:27:6: `operation` in [slo] is not yet supported
-    m.toml:30:11: `confirm` in [trials] other than 0 is not yet supported
-    m.toml:31:9: `state = "golden"` in [trials] is not yet supported
-    "#);
+    m.toml:20:3: [[metric]] is not yet supported
+    m.toml:21:2: [postgres] is not yet supported
+    m.toml:22:2: [verdicts] is not yet supported
+    m.toml:23:2: [notify] is not yet supported
+    m.toml:24:6: `operation` in [slo] is not yet supported
+    m.toml:27:11: `confirm` in [trials] other than 0 is not yet supported
+    ");
     insta::assert_snapshot!(replaced("closed = { users = 16 }", "open = { requests_per_second = '0.6 * tier_capacity', arrivals = 'poisson' }\nmin = '1s'\nmax = '2s'"), @r#"
     m.toml:16:39: `tier_capacity` is not yet supported (allowed: a number or an expression over axes, derived values and tier_max)
     m.toml:16:66: `arrivals = "poisson"` in `open` of [[phase]] "stress" is not yet supported

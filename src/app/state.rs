@@ -1,0 +1,313 @@
+//! What the matrix says of the state of trials, checked against the Compose files and
+//! put into the sweep's plan.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::error::AppError;
+use super::inputs::Inputs;
+use super::jobs::resolve;
+use crate::engine::CloneWay;
+use crate::load::Workload;
+use crate::matrix::{self, GoldenFrom, HookBefore, Located, Seed, State, Sweep};
+use crate::problem::{Location, Problem, nearest};
+use crate::stack::{ComposeFiles, Stack};
+use crate::sweep::{
+    GoldenPlan, GoldenSource, GoldenSpec, Hook, SeedLoad, SeedSpec, StatePlan, TargetSpec,
+    definition,
+};
+use crate::tree::{CloneMode, Depth, fingerprint};
+
+/// The seeding workload of a matrix, read; problems are noted.
+pub(super) fn seed_workload(
+    sweep: &Sweep,
+    folder: &Path,
+    problems: &mut Vec<Problem>,
+) -> Option<Arc<Workload>> {
+    let named = sweep.seed.as_ref()?.workload.as_ref()?;
+    let path = folder.join(&named.value);
+    if !path.exists() {
+        let message = format!("there is no workload file `{}`", path.display());
+        problems.push(
+            Problem::new(named.location.clone(), message)
+                .with_hint("paths are relative to the matrix file"),
+        );
+        return None;
+    }
+    Workload::read(&path)
+        .map_err(|more| problems.extend(more.0))
+        .ok()
+        .map(Arc::new)
+}
+
+/// Names of services and folders that the state of trials hangs on.
+pub(super) fn check_names(
+    sweep: &Sweep,
+    compose: &ComposeFiles,
+    folder: &Path,
+    problems: &mut Vec<Problem>,
+) {
+    let names = compose.service_names();
+    let mut check = |what: &str, name: &str, location: &Location| {
+        if names.iter().any(|known| known == name) {
+            return;
+        }
+        let near = nearest(name, names.iter().map(String::as_str));
+        let hint = near.map_or_else(
+            || format!("services: {}", names.join(", ")),
+            |near| format!("did you mean `{near}`?"),
+        );
+        let message = format!("{what} `{name}` is not a service of the Compose files");
+        problems.push(Problem::new(location.clone(), message).with_hint(hint));
+    };
+    if let Some(seed) = &sweep.seed {
+        if let Some(service) = &seed.service {
+            check("`service` in [seed]", &service.value, &service.location);
+        }
+        // A host name with a dot or a colon, and this host, are addresses outside the stack.
+        if let Some(target) = &seed.target {
+            let host = &target.value.host;
+            if !host.contains(['.', ':']) && host != "localhost" {
+                check("`target` in [seed]", host, &target.location);
+            }
+        }
+    }
+    for hook in &sweep.hooks {
+        check(
+            "`service` in [[hook]]",
+            &hook.service.value,
+            &hook.service.location,
+        );
+    }
+    if let Some(golden) = &sweep.golden
+        && let GoldenFrom::Folder(path) = &golden.from.value
+        && !folder.join(path).is_dir()
+    {
+        let message = format!("there is no folder `{}`", folder.join(path).display());
+        problems.push(
+            Problem::new(golden.from.location.clone(), message)
+                .with_hint("paths are relative to the matrix file"),
+        );
+    }
+}
+
+/// What can be known of a cell's resolved stack alone.
+pub(super) fn check_stack_state(sweep: &Sweep, stack: &Stack, problems: &mut Vec<Problem>) {
+    let hooks = sweep.hooks.iter().map(|hook| &hook.service);
+    for service in hooks.filter(|service| stack.not_started.contains(&service.value)) {
+        let message = format!("`service` in [[hook]] `{}` is not started", service.value);
+        problems.push(
+            Problem::new(service.location.clone(), message)
+                .with_hint("name it in `services` of [sweep], or run the hook in another service"),
+        );
+    }
+    if let Some(service) = sweep.seed.as_ref().and_then(|seed| seed.service.as_ref())
+        && stack.services.contains_key(&service.value)
+    {
+        let message = format!(
+            "`service` in [seed] `{}` would be started in every trial: what is measured depends on it",
+            service.value
+        );
+        problems.push(Problem::new(service.location.clone(), message).with_hint(
+            "let nothing that is measured depend on it; it is run once, before the first trial",
+        ));
+    }
+    let Some(golden) = &sweep.golden else {
+        return;
+    };
+    for volume in &golden.volumes {
+        let message = match stack.volumes.get(&volume.value) {
+            None => format!(
+                "`volumes` in [golden] names `{}`, which is no named volume of the services that are started",
+                volume.value
+            ),
+            Some(known) if known.external.is_some() => format!(
+                "`volumes` in [golden] names `{}`, which is shared with everybody by [trials] shared",
+                volume.value
+            ),
+            Some(known) if !known.driver_opts.is_empty() => format!(
+                "`volumes` in [golden] names `{}`, which has driver_opts: what is cloned into it could be lost or go elsewhere",
+                volume.value
+            ),
+            Some(_) => continue,
+        };
+        let names: Vec<&str> = stack.volumes.keys().map(String::as_str).collect();
+        let hint = nearest(&volume.value, names.iter().copied())
+            .filter(|near| *near != volume.value)
+            .map_or_else(
+                || format!("named volumes: {}", names.join(", ")),
+                |near| format!("did you mean `{near}`?"),
+            );
+        problems.push(Problem::new(volume.location.clone(), message).with_hint(hint));
+    }
+}
+
+/// The hooks before a phase.
+pub(super) fn hooks_of(sweep: &Sweep, phase: &str, is_window: bool) -> Vec<Hook> {
+    let is_before = |hook: &&matrix::Hook| match &hook.before {
+        HookBefore::Windows => is_window,
+        HookBefore::Phase(name) => name == phase,
+    };
+    let hook = |hook: &matrix::Hook| Hook {
+        service: hook.service.value.clone(),
+        exec: hook.exec.clone(),
+        timeout: hook.timeout,
+    };
+    sweep.hooks.iter().filter(is_before).map(hook).collect()
+}
+
+/// The state of the sweep's trials, and for each cell which golden it is cloned from.
+///
+/// **Errors**: problems of the seeding service's stack; a seed target without an address.
+pub(super) async fn state_plan(
+    inputs: &mut Inputs,
+    stacks: &[Arc<Stack>],
+) -> Result<(StatePlan, Vec<usize>), AppError> {
+    let zeros = vec![0; stacks.len()];
+    let golden = match (inputs.sweep.trials.state, inputs.sweep.golden.clone()) {
+        (State::Fresh, _) => return Ok((StatePlan::Fresh, zeros)),
+        (State::Keep, _) => return Ok((StatePlan::Keep, zeros)),
+        (State::Golden, Some(golden)) => golden,
+        (State::Golden, None) => {
+            return Err(AppError::bug(anyhow::anyhow!(
+                "a golden state without [golden]"
+            )));
+        }
+    };
+    let way = match golden.clone {
+        matrix::CloneWay::Auto => CloneWay::Files(CloneMode::Auto),
+        matrix::CloneWay::Reflink => CloneWay::Files(CloneMode::Reflink),
+        matrix::CloneWay::Copy => CloneWay::Files(CloneMode::Copy),
+        matrix::CloneWay::Overlay => CloneWay::Overlay,
+    };
+    let seed = inputs.sweep.seed.clone();
+    let source = match &golden.from.value {
+        GoldenFrom::Prepare => GoldenSource::Prepare(seed_spec(inputs, seed.as_ref()).await?),
+        GoldenFrom::Volume(name) => GoldenSource::Volume(name.clone()),
+        GoldenFrom::Folder(path) => {
+            let path = inputs.folder().join(path);
+            GoldenSource::Folder(fs_err::canonicalize(path).map_err(AppError::input)?)
+        }
+    };
+    let volumes: Vec<String> = golden
+        .volumes
+        .iter()
+        .map(|name| name.value.clone())
+        .collect();
+    let mut specs: Vec<GoldenSpec> = Vec::new();
+    let mut of_cell = Vec::new();
+    for cell in 0..stacks.len() {
+        let spec = spec_of(inputs, stacks, cell, seed.as_ref(), &volumes, &source)?;
+        let known = specs
+            .iter()
+            .position(|known| known.definition == spec.definition);
+        of_cell.push(known.unwrap_or(specs.len()));
+        if known.is_none() {
+            specs.push(spec);
+        }
+    }
+    if specs.len() > 1 {
+        let message = format!(
+            "{} sets of golden volumes are prepared, since what fills them differs between cells: trials of different cells then begin with different data",
+            specs.len()
+        );
+        inputs.plan.warnings.push(message);
+    }
+    Ok((StatePlan::Golden(GoldenPlan { way, specs }), of_cell))
+}
+
+fn spec_of(
+    inputs: &mut Inputs,
+    stacks: &[Arc<Stack>],
+    cell: usize,
+    seed: Option<&Seed>,
+    volumes: &[String],
+    source: &GoldenSource,
+) -> Result<GoldenSpec, AppError> {
+    let service = seed.and_then(|seed| seed.service.as_ref());
+    let service = service.map(|service| service.value.clone());
+    let stack = match &service {
+        Some(service) => Arc::new(inputs.resolve_with(cell, std::slice::from_ref(service))?),
+        None => Arc::clone(&stacks[cell]),
+    };
+    let cell_of = &inputs.plan.cells[cell];
+    let variables = inputs.workload_variables(cell_of);
+    let definition = match source {
+        GoldenSource::Prepare(_) => {
+            let digests: Vec<String> = inputs
+                .seed_bytes
+                .iter()
+                .map(|(_, bytes)| crate::tree::hex(&<sha2::Sha256 as sha2::Digest>::digest(bytes)))
+                .collect();
+            let used: indexmap::IndexMap<&String, Option<&String>> = inputs
+                .seed_workload
+                .iter()
+                .flat_map(|workload| workload.variables())
+                .map(|used| (&used.name, variables.get(&used.name)))
+                .collect();
+            let seed_words = seed.map(|seed| {
+                json!({
+                    "files": digests,
+                    "variables": used,
+                    "journeys": seed.journeys,
+                    "target": seed.target.as_ref().map(|target| &target.value.text),
+                })
+            });
+            definition(
+                &stack,
+                volumes,
+                service.as_deref(),
+                &json!(seed_words),
+                &|path| fingerprint(path, Depth::Content).ok()?.content,
+            )
+        }
+        // What is copied does not depend on the cell.
+        GoldenSource::Volume(_) | GoldenSource::Folder(_) => source.words(),
+    };
+    Ok(GoldenSpec {
+        cell_id: cell_of.id().to_string(),
+        stack,
+        variables,
+        volumes: volumes.to_vec(),
+        source: source.clone(),
+        definition,
+    })
+}
+
+async fn seed_spec(inputs: &Inputs, seed: Option<&Seed>) -> Result<Option<SeedSpec>, AppError> {
+    let Some(seed) = seed else {
+        return Ok(None);
+    };
+    let workload = match &inputs.seed_workload {
+        None => None,
+        Some(workload) => Some(SeedLoad {
+            workload: Arc::clone(workload),
+            target: match &seed.target {
+                None => None,
+                Some(Located { value, .. })
+                    if inputs.compose.service_names().contains(&value.host) =>
+                {
+                    Some(TargetSpec::Service {
+                        service: value.host.clone(),
+                        port: value.port,
+                        base_path: value.base_path.clone(),
+                    })
+                }
+                Some(Located { value, .. }) => Some(TargetSpec::Remote {
+                    address: resolve(&value.host, value.port).await?,
+                    host: format!("{}:{}", value.host, value.port),
+                    base_path: value.base_path.clone(),
+                }),
+            },
+            users: seed.users,
+            journeys: seed.journeys,
+        }),
+    };
+    Ok(Some(SeedSpec {
+        service: seed.service.as_ref().map(|service| service.value.clone()),
+        workload,
+        timeout: seed.timeout,
+    }))
+}
