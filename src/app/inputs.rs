@@ -9,6 +9,7 @@ use indexmap::IndexMap;
 
 use super::environment::Environment;
 use super::error::AppError;
+use super::jobs::check_reached;
 use super::state::{check_names, check_stack_state, seed_workload};
 use crate::cli::MatrixArgs;
 use crate::load::Workload;
@@ -129,7 +130,10 @@ impl Inputs {
                 continue;
             }
             match self.resolve(cell) {
-                Ok(stack) => check_stack_state(&self.sweep, &stack, problems),
+                Ok(stack) => {
+                    check_stack_state(&self.sweep, &stack, problems);
+                    check_reached(&self.sweep, &stack, problems);
+                }
                 Err(more) => problems.extend(more.0),
             }
         }

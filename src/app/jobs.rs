@@ -11,10 +11,13 @@ use super::inputs::Inputs;
 use super::isolation::Isolated;
 use super::state::{hooks_of, state_plan};
 use crate::cpus::CpuSet;
-use crate::engine::LaunchTarget;
+use crate::engine::{CpuPlan, LaunchTarget, cpu_limit, network_mode};
 use crate::load::{LoadModel, PhasePlan};
-use crate::matrix::{ASSUMED_DEAD_TIME, Answers, Cell, CellLoad, CellPhase, Prove, Sweep};
-use crate::problem::{Problem, Problems};
+use crate::matrix::{
+    ASSUMED_DEAD_TIME, Answers, Cell, CellLoad, CellPhase, PlannedTrial, Prove, Sweep,
+};
+use crate::problem::{Location, Problem, Problems};
+use crate::scalar::Scalar;
 use crate::stack::Stack;
 use crate::sweep::{Job, JobPhase, Knob, ReadySpec, Reason, Settings, Slo, SweepPlan, TargetSpec};
 
@@ -43,60 +46,31 @@ pub(super) async fn sweep_plan(
     let (stacks, cpu_plan) = (&isolated.stacks, &isolated.plan);
     let too_large: Vec<Option<Reason>> = stacks
         .iter()
-        .map(|stack| too_large(stack, host_cpus))
+        .map(|stack| too_large(stack, host_cpus, cpu_plan))
         .collect();
     let nothing_fits = too_large.iter().all(Option::is_some);
     if nothing_fits || !choices.skip_too_large {
         refuse_too_large(inputs, &too_large, host_cpus)?;
     }
-    let (state, golden_of) = state_plan(inputs, stacks).await?;
+    let (state, golden_of) = state_plan(inputs, stacks, |cell| too_large[cell].is_none()).await?;
     let inputs = &*inputs;
     let sweep = &inputs.sweep;
-    check_target(inputs, stacks)?;
-    let jobs = inputs
-        .plan
-        .trials
-        .iter()
-        .map(|trial| {
-            let cell = &inputs.plan.cells[trial.cell];
-            let tier = inputs.plan.tier_of(trial.cell).to_string();
-            let own = |values: Vec<(&str, &crate::scalar::Scalar)>| -> IndexMap<_, _> {
-                values
-                    .into_iter()
-                    .map(|(name, value)| (name.to_owned(), value.clone()))
-                    .collect()
-            };
-            Job {
-                trial: trial.index,
-                block: trial.block,
-                role: "cell",
-                cell_id: cell.id().to_string(),
-                axes: own(cell.axes().collect()),
-                derived: own(cell.derived().collect()),
-                variables: inputs.workload_variables(cell),
-                stack: Arc::clone(&stacks[trial.cell]),
-                generator_cpus: cpu_plan.generator_of(&tier).cloned(),
-                shares_cpus: cpu_plan.subject_shares(&tier),
-                asked: sweep.proves.iter().map(place).collect(),
-                knobs: sweep.proves.iter().map(|prove| knob(prove, cell)).collect(),
-                phases: inputs
-                    .plan
-                    .phases(cell)
-                    .into_iter()
-                    .map(|phase| job_phase(sweep, phase))
-                    .collect(),
-                golden: golden_of[trial.cell],
-                skip: too_large[trial.cell].clone(),
-            }
+    let mut problems = Vec::new();
+    for stack in stacks {
+        check_reached(sweep, stack, &mut problems);
+    }
+    problems.dedup();
+    if !problems.is_empty() {
+        return Err(Problems(problems).into());
+    }
+    let trials = inputs.plan.trials.iter();
+    let jobs = trials
+        .map(|trial| Job {
+            golden: golden_of[trial.cell],
+            skip: too_large[trial.cell].clone(),
+            ..job(inputs, isolated, trial)
         })
         .collect();
-    let trials = &sweep.trials;
-    // More threads than CPUs of their own would only take turns on them.
-    let most_threads = cpu_plan.generator.as_ref().map_or(usize::MAX, CpuSet::len);
-    let load_threads = sweep
-        .load
-        .threads
-        .unwrap_or_else(|| default_load_threads().min(most_threads));
     Ok(SweepPlan {
         run_id,
         jobs,
@@ -105,25 +79,70 @@ pub(super) async fn sweep_plan(
         target: target(inputs).await?,
         workload: Arc::clone(&inputs.workload),
         state,
-        settings: Settings {
-            ready: sweep.load.ready.as_ref().map(|ready| ReadySpec {
-                path: ready.path.clone(),
-                status: ready.status,
-            }),
-            ready_timeout: trials.ready_timeout,
-            request_timeout: sweep.load.timeout,
-            drain: sweep.load.drain,
-            load_threads,
-            seed: trials.seed,
-            max_consecutive_failures: trials.max_consecutive_failures.unwrap_or(0),
-            fail_fast: choices.fail_fast,
-            slo: (sweep.slo.p99_ms.is_some() || sweep.slo.error_rate.is_some()).then_some(Slo {
-                p99_ms: sweep.slo.p99_ms,
-                error_rate: sweep.slo.error_rate,
-            }),
-            assumed_dead_time: ASSUMED_DEAD_TIME,
-        },
+        settings: settings(sweep, cpu_plan, choices),
     })
+}
+
+fn job(inputs: &Inputs, isolated: &Isolated, trial: &PlannedTrial) -> Job {
+    let (sweep, cpu_plan) = (&inputs.sweep, &isolated.plan);
+    let cell = &inputs.plan.cells[trial.cell];
+    let tier = inputs.plan.tier_of(trial.cell).to_string();
+    let own = |values: Vec<(&str, &Scalar)>| -> IndexMap<_, _> {
+        values
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value.clone()))
+            .collect()
+    };
+    Job {
+        trial: trial.index,
+        block: trial.block,
+        role: "cell",
+        cell_id: cell.id().to_string(),
+        axes: own(cell.axes().collect()),
+        derived: own(cell.derived().collect()),
+        variables: inputs.workload_variables(cell),
+        stack: Arc::clone(&isolated.stacks[trial.cell]),
+        generator_cpus: cpu_plan.generator_of(&tier).cloned(),
+        shares_cpus: cpu_plan.subject_shares(&tier),
+        asked: sweep.proves.iter().map(place).collect(),
+        knobs: sweep.proves.iter().map(|prove| knob(prove, cell)).collect(),
+        phases: inputs
+            .plan
+            .phases(cell)
+            .into_iter()
+            .map(|phase| job_phase(sweep, phase))
+            .collect(),
+        golden: 0,
+        skip: None,
+    }
+}
+
+fn settings(sweep: &Sweep, cpu_plan: &CpuPlan, choices: Choices) -> Settings {
+    let trials = &sweep.trials;
+    // More threads than CPUs of their own would only take turns on them.
+    let most_threads = cpu_plan.generator.as_ref().map_or(usize::MAX, CpuSet::len);
+    let load_threads = sweep
+        .load
+        .threads
+        .unwrap_or_else(|| default_load_threads().min(most_threads));
+    Settings {
+        ready: sweep.load.ready.as_ref().map(|ready| ReadySpec {
+            path: ready.path.clone(),
+            status: ready.status,
+        }),
+        ready_timeout: trials.ready_timeout,
+        request_timeout: sweep.load.timeout,
+        drain: sweep.load.drain,
+        load_threads,
+        seed: trials.seed,
+        max_consecutive_failures: trials.max_consecutive_failures.unwrap_or(0),
+        fail_fast: choices.fail_fast,
+        slo: (sweep.slo.p99_ms.is_some() || sweep.slo.error_rate.is_some()).then_some(Slo {
+            p99_ms: sweep.slo.p99_ms,
+            error_rate: sweep.slo.error_rate,
+        }),
+        assumed_dead_time: ASSUMED_DEAD_TIME,
+    }
 }
 
 fn place(prove: &Prove) -> LaunchTarget {
@@ -175,34 +194,59 @@ fn job_phase(sweep: &Sweep, phase: CellPhase) -> JobPhase {
     }
 }
 
-/// A target that joins no network can never be reached; known before anything starts.
-fn check_target(inputs: &Inputs, stacks: &[Arc<Stack>]) -> Result<(), AppError> {
-    let target = &inputs.sweep.load.target;
-    let service = stacks
-        .first()
-        .and_then(|stack| stack.services.get(&target.value.host));
-    if service.and_then(|service| service.network_mode.as_deref()) != Some("none") {
-        return Ok(());
+/// What must answer and joins no network can never be reached; known before anything starts.
+pub(super) fn check_reached(sweep: &Sweep, stack: &Stack, problems: &mut Vec<Problem>) {
+    let mut check = |what: &str, host: &str, location: &Location, other: &str| {
+        if network_mode(stack, host) == Some("none") {
+            let message = format!("{what} `{host}` joins no network (network_mode: none)");
+            let hint = format!("let the service join a network, or {other}");
+            problems.push(Problem::new(location.clone(), message).with_hint(hint));
+        }
+    };
+    let target = &sweep.load.target;
+    let elsewhere = "send load to another service";
+    check("target", &target.value.host, &target.location, elsewhere);
+    if let Some(target) = sweep.seed.as_ref().and_then(|seed| seed.target.as_ref()) {
+        let what = "`target` in [seed]";
+        check(what, &target.value.host, &target.location, elsewhere);
     }
-    let message = format!(
-        "target `{}` joins no network (network_mode: none)",
-        target.value.host
-    );
-    let problem = Problem::new(target.location.clone(), message)
-        .with_hint("let the service join a network, or send load to another service");
-    Err(Problems(vec![problem]).into())
+    for prove in &sweep.proves {
+        let url = &prove.url;
+        check(
+            "`url` in [[prove]]: service",
+            &url.value.host,
+            &url.location,
+            "ask another service",
+        );
+    }
 }
 
 /// Why a stack does not fit on the host, where it does not.
-fn too_large(stack: &Stack, host_cpus: u32) -> Option<Reason> {
-    let (name, cpus) = stack
-        .services
-        .iter()
-        .filter_map(|(name, service)| service.cpu_cores().map(|cpus| (name, cpus)))
-        .find(|(_, cpus)| *cpus > f64::from(host_cpus))?;
-    let words =
-        format!("service `{name}` asks for {cpus} CPUs and the engine's host has {host_cpus}");
-    Some(Reason::new("cpus_exceed_host", words))
+///
+/// No container can have more CPUs than the host. All of a service together may be given more
+/// by their quotas, which the plan warns of; CPUs of its own, though, there are only once.
+fn too_large(stack: &Stack, host_cpus: u32, cpu_plan: &CpuPlan) -> Option<Reason> {
+    let host = f64::from(host_cpus);
+    stack.services.iter().find_map(|(name, service)| {
+        let one = service.cpu_cores()?;
+        let all = cpu_limit(service)?;
+        let words = if one > host {
+            format!("service `{name}` asks for {one} CPUs and the engine's host has {host_cpus}")
+        } else if cpu_plan.owes_cpus_to(name, service) {
+            let n = service.replicas.unwrap_or(1);
+            let each = if n > 1 {
+                format!(", {one} for each of {n} containers,")
+            } else {
+                String::new()
+            };
+            format!(
+                "service `{name}` asks for {all} CPUs of its own{each} and the engine's host has {host_cpus}"
+            )
+        } else {
+            return None;
+        };
+        Some(Reason::new("cpus_exceed_host", words))
+    })
 }
 
 fn refuse_too_large(

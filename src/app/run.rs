@@ -248,7 +248,7 @@ fn outcome_of(summary: &SweepSummary) -> Outcome {
         Outcome::Interrupted
     } else if summary.engine_lost {
         Outcome::EngineLost
-    } else if summary.failed > 0 || summary.ended_early.is_some() {
+    } else if summary.failed > 0 || summary.lost > 0 || summary.ended_early.is_some() {
         Outcome::SomeFailed
     } else {
         Outcome::Done

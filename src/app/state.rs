@@ -160,10 +160,13 @@ pub(super) fn hooks_of(sweep: &Sweep, phase: &str, is_window: bool) -> Vec<Hook>
 
 /// The state of the sweep's trials, and for each cell which golden it is cloned from.
 ///
+/// Cells for which `is_run` says no have none made for them.
+///
 /// **Errors**: problems of the seeding service's stack; a seed target without an address.
 pub(super) async fn state_plan(
     inputs: &mut Inputs,
     stacks: &[Arc<Stack>],
+    is_run: impl Fn(usize) -> bool,
 ) -> Result<(StatePlan, Vec<usize>), AppError> {
     let zeros = vec![0; stacks.len()];
     let golden = match (inputs.sweep.trials.state, inputs.sweep.golden.clone()) {
@@ -199,6 +202,10 @@ pub(super) async fn state_plan(
     let mut specs: Vec<GoldenSpec> = Vec::new();
     let mut of_cell = Vec::new();
     for cell in 0..stacks.len() {
+        if !is_run(cell) {
+            of_cell.push(0);
+            continue;
+        }
         let spec = spec_of(inputs, stacks, cell, seed.as_ref(), &volumes, &source)?;
         let known = specs
             .iter()

@@ -12,13 +12,13 @@ use super::jobs::{Choices, sweep_plan};
 use super::plan::refuse_unsupported;
 use crate::cli::UpArgs;
 use crate::engine::{
-    DockerEngine, Engine, LABEL_RUN, Launch, LaunchTarget, Launched, Lease, Owner, ReadyProbe,
-    TrialTag, Unhealthy, launch, remove_run, watch_exits,
+    DockerEngine, Engine, LABEL_RUN, Launch, Launched, Lease, Owner, TrialTag, Unhealthy, launch,
+    remove_run, watch_exits,
 };
 use crate::matrix::{Plan, State};
 use crate::problem::nearest;
 use crate::report::Printer;
-use crate::sweep::{SweepPlan, TargetSpec};
+use crate::sweep::{SweepPlan, Wanted, await_remote};
 
 /// Run ids of `up` begin so; no sweep's does, since sweeps are named by letters and a date.
 const UP_PREFIX: &str = "up--";
@@ -67,13 +67,13 @@ pub(super) async fn up(
         owner,
     };
     let lease = Lease::take(Arc::clone(&engine), tag);
-    let (target, ready) = target_of(&plan);
+    let wanted = Wanted::of(&plan);
     let request = Launch {
         asked: &plan.jobs[0].asked,
         stack,
         subject: &plan.subject,
-        target: target.as_ref(),
-        ready: ready.as_ref(),
+        target: wanted.target.as_ref(),
+        ready: wanted.ready.as_ref(),
         deadline: plan.settings.ready_timeout,
         facts: &facts,
         state: None,
@@ -85,8 +85,9 @@ pub(super) async fn up(
     for line in &plan.cpu_lines {
         printer.note(&format!("  {line}"));
     }
+    let launching = bring_up(&lease, &request, &plan, &wanted);
     let launched = tokio::select! {
-        launched = launch(&lease, &request) => launched,
+        launched = launching => launched,
         () = interrupts.wait() => {
             release(lease, printer).await;
             return Ok(Outcome::Interrupted);
@@ -96,12 +97,7 @@ pub(super) async fn up(
         Ok(launched) => launched,
         Err(error) => {
             release(lease, printer).await;
-            let hint = error.hint();
-            let error = AppError::environment(error);
-            return Err(match hint {
-                Some(hint) => error.hint(hint),
-                None => error,
-            });
+            return Err(error);
         }
     };
     describe(&launched, printer);
@@ -111,19 +107,48 @@ pub(super) async fn up(
         return Ok(Outcome::Done);
     }
     printer.note("Ctrl-C takes it down (so does `nightsweep down` from another terminal)");
-    let unhealthy = Unhealthy::default();
     tokio::select! {
         () = interrupts.wait() => {}
-        exit = watch_exits(&*engine, &launched, &unhealthy) => {
-            if let Ok(exit) = exit {
-                let code = exit.exit_code.map_or_else(|| "without a code".to_owned(), |code| format!("with code {code}"));
-                let memory = if exit.oom_killed { ", killed for memory" } else { "" };
-                printer.note(&format!("service `{}` ended {code}{memory}", exit.name));
-            }
-        }
+        () = until_one_ends(&*engine, &launched, printer) => {}
     }
     release(lease, printer).await;
     Ok(Outcome::Done)
+}
+
+/// Launches, and waits for a target outside the stack, too.
+async fn bring_up(
+    lease: &Lease<DockerEngine>,
+    request: &Launch<'_>,
+    plan: &SweepPlan,
+    wanted: &Wanted,
+) -> Result<Launched, AppError> {
+    let launched = launch(lease, request).await.map_err(|error| {
+        let hint = error.hint();
+        let error = AppError::environment(error);
+        match hint {
+            Some(hint) => error.hint(hint),
+            None => error,
+        }
+    })?;
+    await_remote(&**lease.engine(), plan, wanted)
+        .await
+        .map_err(|reason| AppError::environment(anyhow::anyhow!(reason.words)))?;
+    Ok(launched)
+}
+
+async fn until_one_ends(engine: &DockerEngine, launched: &Launched, printer: Printer) {
+    if let Ok(exit) = watch_exits(engine, launched, &Unhealthy::default()).await {
+        let code = exit.exit_code.map_or_else(
+            || "without a code".to_owned(),
+            |code| format!("with code {code}"),
+        );
+        let memory = if exit.oom_killed {
+            ", killed for memory"
+        } else {
+            ""
+        };
+        printer.note(&format!("service `{}` ended {code}{memory}", exit.name));
+    }
 }
 
 /// Takes down whatever `up` launched and left, running or not.
@@ -168,24 +193,6 @@ async fn release(lease: Lease<DockerEngine>, printer: Printer) {
             "warning: something is left; `nightsweep clean --run {run}` removes it"
         ));
     }
-}
-
-fn target_of(plan: &SweepPlan) -> (Option<LaunchTarget>, Option<ReadyProbe>) {
-    let TargetSpec::Service { service, port, .. } = &plan.target else {
-        return (None, None);
-    };
-    let ready = plan.settings.ready.as_ref().map(|ready| ReadyProbe {
-        path: ready.path.clone(),
-        status: ready.status,
-        host: format!("{service}:{port}"),
-    });
-    (
-        Some(LaunchTarget {
-            service: service.clone(),
-            port: *port,
-        }),
-        ready,
-    )
 }
 
 fn describe(launched: &Launched, printer: Printer) {

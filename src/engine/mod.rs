@@ -55,14 +55,16 @@ pub use cgroup::{
 };
 pub use clean::{CleanReport, CleanRequest, clean, remove_run};
 pub use cli_config::CliConfig;
-pub use cpu::{CpuPlan, CpuProblem, CpuRequest, Known, TierCpus, TierStacks, Topology, plan_cpus};
+pub use cpu::{
+    CpuPlan, CpuProblem, CpuRequest, Known, TierCpus, TierStacks, Topology, cpu_limit, plan_cpus,
+};
 pub use docker::{DockerEngine, Examination};
 pub use error::{EngineError, EngineErrorKind};
 pub use golden::{
     CloneSource, CloneWay, ClonedState, GOLDEN_USE_LABEL, GoldenFacts, GoldenKey, HelperArchive,
     HelperError, HelperImage, HelperImageError, HelperMount, HelperRequest, SealedGolden,
     TrialState, claim, drop_claim, ensure_helper_image, find_claims, find_golden,
-    golden_label_filter, helper_archive, register_use, run_helper, seal,
+    golden_label_filter, helper_archive, register_use, run_helper, run_helper_of, seal,
 };
 pub use host::{HostCpu, HostUse, host_use, parse_host_cpu, read_host_cpu};
 pub use images::{
@@ -81,7 +83,7 @@ pub use proof::{
     compare_image, compare_inspection, compare_kernel, compare_kernel_cpu, nano_cpus, read_proof,
     sample_cpu,
 };
-pub use reach::{ReachError, reach};
+pub use reach::{ReachError, network_mode, reach};
 pub use replica::Replica;
 pub use support::{Unsupported, check_stack};
 pub use teardown::{Lease, TeardownReport};

@@ -1,8 +1,11 @@
 //! Where a port of a launched container is reached from here.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
-use super::{ContainerId, Engine, EngineError, Launched, TargetPath};
+use indexmap::IndexMap;
+
+use super::{ContainerId, Engine, EngineError, Inspection, LaunchTarget, Launched, TargetPath};
+use crate::stack::{Stack, shared_service};
 
 /// Why a port cannot be reached.
 #[derive(Debug, thiserror::Error)]
@@ -26,7 +29,7 @@ pub enum ReachError {
     },
 }
 
-/// The address of a port of one of the launch's containers.
+/// The address of a place of the stack, as one of its containers has it.
 ///
 /// A container that is reached directly has it on its own address; through the loopback
 /// address only ports that the launch was told of are published.
@@ -35,29 +38,89 @@ pub enum ReachError {
 pub async fn reach<E: Engine>(
     engine: &E,
     launched: &Launched,
-    service: &str,
+    stack: &Stack,
+    place: &LaunchTarget,
     id: &ContainerId,
-    port: u16,
 ) -> Result<SocketAddr, ReachError> {
+    let LaunchTarget { service, port } = place;
+    let asked = has_network_of(stack, &launched.containers, service, id);
     let seen = engine
-        .inspect(id)
+        .inspect(asked)
         .await
         .map_err(|source| ReachError::Engine {
-            service: service.to_owned(),
+            service: service.clone(),
             source,
         })?;
-    let published = || seen.published.get(&port).copied();
-    let direct = || {
-        let ip = seen.addresses.values().next()?;
-        Some(SocketAddr::new(*ip, port))
-    };
-    let found = match launched.target_path {
-        Some(TargetPath::Published) => published(),
-        Some(TargetPath::Direct) => direct(),
-        None => published().or_else(direct),
-    };
-    found.ok_or_else(|| ReachError::NoAddress {
-        service: service.to_owned(),
-        port,
+    address_of(stack, &launched.networks, place, &seen, launched.path).ok_or_else(|| {
+        ReachError::NoAddress {
+            service: service.clone(),
+            port: *port,
+        }
     })
+}
+
+/// The container whose network one of a service uses: its own, in most stacks.
+pub(super) fn has_network_of<'c>(
+    stack: &Stack,
+    containers: &'c IndexMap<String, Vec<ContainerId>>,
+    service: &str,
+    id: &'c ContainerId,
+) -> &'c ContainerId {
+    let owner = network_owner(stack, service);
+    // Who shares a network has one container, and so has who owns it.
+    let other = containers.get(owner).and_then(|ids| ids.first());
+    other.filter(|_| owner != service).unwrap_or(id)
+}
+
+/// Where a place of the stack is, as a look at the container shows it whose network its
+/// service uses: on that service's first network, as the file orders them.
+///
+/// `networks`: engine names by the stack's own. The one place where this is decided: for the
+/// target, for services that are asked things, and for seeding.
+pub(super) fn address_of(
+    stack: &Stack,
+    networks: &IndexMap<String, String>,
+    place: &LaunchTarget,
+    seen: &Inspection,
+    path: TargetPath,
+) -> Option<SocketAddr> {
+    if path == TargetPath::Published {
+        return seen.published.get(&place.port).copied();
+    }
+    let ip = match network_mode(stack, &place.service) {
+        Some("host") => Ipv4Addr::LOCALHOST.into(),
+        Some(mode) => *seen.addresses.get(mode)?,
+        None => {
+            let owner = stack.services.get(network_owner(stack, &place.service))?;
+            let attached = owner.networks.keys();
+            let named = attached.filter_map(|name| networks.get(name));
+            *named
+                .filter_map(|network| seen.addresses.get(network))
+                .next()?
+        }
+    };
+    Some(SocketAddr::new(ip, place.port))
+}
+
+/// The service whose network a service uses: its own, or that of `service:NAME`.
+pub(super) fn network_owner<'s>(stack: &'s Stack, service: &'s str) -> &'s str {
+    let mut owner = service;
+    // No chain is longer than the stack; a circle of them ends here too.
+    for _ in 0..stack.services.len() {
+        let mode = stack
+            .services
+            .get(owner)
+            .and_then(|s| s.network_mode.as_deref());
+        match mode.and_then(shared_service) {
+            Some(next) => owner = next,
+            None => break,
+        }
+    }
+    owner
+}
+
+/// The mode that replaces the networks a service is on, if one does.
+pub fn network_mode<'s>(stack: &'s Stack, service: &'s str) -> Option<&'s str> {
+    let owner = stack.services.get(network_owner(stack, service))?;
+    owner.network_mode.as_deref()
 }

@@ -40,6 +40,12 @@ impl TeardownReport {
     pub fn is_complete(&self) -> bool {
         self.left.is_empty() && self.unknown.is_none()
     }
+
+    /// Whether a container is left, or nobody can tell.
+    pub fn may_still_run(&self) -> bool {
+        let is_container = |(thing, _): &(Leftover, _)| thing.kind == LeftoverKind::Container;
+        self.unknown.is_some() || self.left.iter().any(is_container)
+    }
 }
 
 /// The duty to remove a trial: taken before its first creation.
@@ -102,8 +108,11 @@ impl<E: Engine> Lease<E> {
     ///
     /// **Cancel**: safe; the duty to remove the trial stays.
     pub async fn clear(&self) -> TeardownReport {
-        let is_cut_off = self.is_cut_off.swap(false, Ordering::Relaxed);
-        remove_matching(&*self.engine, &self.tag.filter(), is_cut_off).await
+        let is_cut_off = self.is_cut_off.load(Ordering::Relaxed);
+        let report = remove_matching(&*self.engine, &self.tag.filter(), is_cut_off).await;
+        // Only now: a removal that is itself cut off has seen nothing appear.
+        self.is_cut_off.store(false, Ordering::Relaxed);
+        report
     }
 
     /// Gives the duty up: what was launched stays until it is removed by its labels.

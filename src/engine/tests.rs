@@ -76,6 +76,8 @@ async fn running(engine: &FakeEngine, stack: &Stack, tag: &TrialTag) -> Launched
         warnings: Vec::new(),
         targets: Vec::new(),
         target_path: None,
+        path: crate::engine::TargetPath::Direct,
+        networks: IndexMap::new(),
         proof: Proof::Inspect,
         images: IndexMap::new(),
         cloned: None,

@@ -19,12 +19,12 @@ use indexmap::IndexMap;
 
 use super::golden_plan::{GoldenSource, GoldenSpec, key_of_prepared};
 use super::preparing::fill;
-use super::shell::{Shared, until_asked};
+use super::shell::{Shared, left_behind, until_asked};
 use super::state::interrupted_reason;
 use super::{Reason, StatePlan};
 use crate::engine::{
     Engine, GoldenFacts, GoldenKey, HelperImage, HelperMount, HelperRequest, Lease, Liveness,
-    SealedGolden, TrialTag, claim, drop_claim, find_claims, find_golden, run_helper, seal,
+    SealedGolden, TrialTag, claim, drop_claim, find_claims, find_golden, run_helper_of, seal,
 };
 use crate::event::EventKind;
 use crate::problem::chain;
@@ -48,7 +48,7 @@ pub(super) async fn key_of<E: Engine>(
     shared: &Shared<'_, E>,
     spec: &GoldenSpec,
     image: &HelperImage,
-    tag: &TrialTag,
+    lease: &Lease<E>,
     emit: &mut dyn FnMut(EventKind),
 ) -> Result<GoldenKey, Reason> {
     let engine = &**shared.engine;
@@ -76,7 +76,7 @@ pub(super) async fn key_of<E: Engine>(
     let answer = tokio::select! {
         biased;
         () = until_asked(&mut interrupted, 1) => return Err(interrupted_reason()),
-        answer = run_helper(engine, tag, request) => answer.map_err(|error| failure(&error))?,
+        answer = run_helper_of(lease, request) => answer.map_err(|error| failure(&error))?,
     };
     let contents = answer
         .trees
@@ -95,7 +95,8 @@ pub(super) async fn prepared_key<E: Engine>(
 ) -> Result<GoldenKey, Reason> {
     let mut digests = IndexMap::new();
     for (name, service) in &spec.stack.services {
-        let found = engine.find_image(&service.image).await;
+        // By content where that is known: the name may stand for another one by now.
+        let found = engine.find_image(service.launched_image()).await;
         let facts = found.map_err(|error| failure(&error))?;
         let facts = facts.ok_or_else(|| {
             failed(format!(
@@ -245,13 +246,17 @@ async fn make<E: Engine>(
     let data = data.map_err(|error| failure(&error))?;
     let lease = Lease::take(Arc::clone(shared.engine), tag);
     let mut interrupted = shared.interrupted.clone();
-    let filled = tokio::select! {
+    let mut filled = tokio::select! {
         biased;
         () = until_asked(&mut interrupted, 1) => Err(interrupted_reason()),
         filled = fill_from(shared, &lease, spec, image, &data, emit) => filled,
     };
     let report = lease.release().await;
-    if !report.is_complete() {
+    if report.may_still_run() {
+        let left = left_behind(&report);
+        let words = format!("what prepared golden volumes could not be removed: {left}");
+        filled = filled.and(Err(Reason::new("not_removed", words)));
+    } else if !report.is_complete() {
         emit(EventKind::Warned {
             text: format!(
                 "preparing left something behind; `nightsweep clean --run {}` removes it",
@@ -307,7 +312,7 @@ async fn fill_from<E: Engine>(
         source: spec.source.words(),
         step: "copying".to_owned(),
     });
-    let trees = copy(shared, lease, spec, image, mounts.clone(), data).await?;
+    let trees = copy(lease, spec, image, mounts.clone(), data).await?;
     if !matches!(spec.source, GoldenSource::Prepare(_)) {
         // What is copied from outside may have been written to meanwhile.
         check_source(&**shared.engine, &spec.source).await?;
@@ -320,7 +325,7 @@ async fn fill_from<E: Engine>(
             mounts,
             limit: COPY_LIMIT,
         };
-        let source = run_helper(&**shared.engine, lease.tag(), request)
+        let source = run_helper_of(lease, request)
             .await
             .map_err(|error| failure(&error))?;
         for (name, tree) in &source.trees {
@@ -336,7 +341,6 @@ async fn fill_from<E: Engine>(
 }
 
 async fn copy<E: Engine>(
-    shared: &Shared<'_, E>,
     lease: &Lease<E>,
     spec: &GoldenSpec,
     image: &HelperImage,
@@ -360,7 +364,7 @@ async fn copy<E: Engine>(
         mounts,
         limit: COPY_LIMIT,
     };
-    let answer = run_helper(&**shared.engine, lease.tag(), request)
+    let answer = run_helper_of(lease, request)
         .await
         .map_err(|error| failure(&error))?;
     Ok(answer.trees)

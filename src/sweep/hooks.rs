@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
+
 use super::shell::Trial;
 use super::{Hook, Job, Reason};
 use crate::engine::{ContainerId, Engine, Launched};
@@ -15,7 +17,7 @@ use crate::units::format_duration;
 /// What of a command's output a reason carries. **Units**: characters.
 const SHOWN_CHARS: usize = 300;
 
-/// Longest time all hooks of a trial may take together.
+/// Longest time all hooks of a trial may take together; the containers of one are side by side.
 pub(super) fn hooks_limit(job: &Job) -> Duration {
     let hooks = job.phases.iter().flat_map(|phase| &phase.hooks);
     hooks.map(|hook| hook.timeout).sum()
@@ -68,16 +70,16 @@ async fn run_hook<E: Engine>(
         .containers
         .get(&hook.service)
         .ok_or_else(|| "cannot be run: that service was not launched".to_owned())?;
+    // In every container of the service side by side: none has its load without the others.
+    let ended = join_all(ids.iter().map(|id| run_in(engine, id, hook))).await;
+    let mut worst = 0;
     let mut all = String::new();
-    // In every container of the service, one after the other.
-    for id in ids {
-        let (code, output) = run_in(engine, id, hook).await?;
+    for one in ended {
+        let (code, output) = one?;
         all.push_str(&output);
-        if code != 0 {
-            return Ok((code, all));
-        }
+        worst = if worst == 0 { code } else { worst };
     }
-    Ok((0, all))
+    Ok((worst, all))
 }
 
 async fn run_in<E: Engine>(

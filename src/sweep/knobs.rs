@@ -2,7 +2,8 @@
 //!
 //! A misspelt variable passes every proof from outside: the container was made with it. The
 //! service is asked after it is ready and again when its load has ended, so that it answers
-//! at once. **Invariant**: only an answer that says the planned value lets a trial go on.
+//! at once. **Invariant**: only an answer that says the planned value lets a load begin; after
+//! it, only an answer that says another value takes its windows away.
 
 use std::time::Duration;
 
@@ -10,11 +11,14 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::loading::Watched;
 use super::shell::{Trial, until_asked};
 use super::{Reason, Signal};
 use crate::engine::{ContainerId, Engine, LaunchTarget, Launched, ReadyProbe, reach};
+use crate::event::EventKind;
 use crate::problem::chain;
 use crate::reported::{Reported, is_same_value};
+use crate::stack::Stack;
 use crate::units::format_duration;
 
 /// A service may fill a pool or a page of metrics a moment after it answers.
@@ -37,125 +41,218 @@ pub struct Knob {
     pub expected: String,
 }
 
-impl<E: Engine> Trial<'_, '_, E> {
-    /// Asks before there is load; the signal that keeps it from beginning.
-    pub(super) async fn ask_when_ready(&mut self, launched: &Launched) -> Option<Signal> {
-        let mut asked = self.shared.interrupted.clone();
-        tokio::select! {
-            biased;
-            () = until_asked(&mut asked, 1) => Some(Signal::Interrupted),
-            checked = self.check_knobs(launched, "ready") => checked.err().map(Signal::Broke),
+/// What came of asking for a knob.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Asked {
+    /// The planned value, as the service says it.
+    Said(String),
+    /// Another value, or an answer without one: a sentence.
+    Differs(String),
+    /// No answer that could say anything: a sentence.
+    NotAsked(String),
+}
+
+impl Asked {
+    fn wrong(&self) -> Option<&str> {
+        match self {
+            Self::Said(_) => None,
+            Self::Differs(words) | Self::NotAsked(words) => Some(words),
         }
     }
 
-    /// Asks for every knob of the cell; the first that is not as planned ends the trial.
-    pub(super) async fn check_knobs(
+    /// Which of two answers is the one to tell of.
+    fn graver(self, other: Self) -> Self {
+        match (&self, &other) {
+            (Self::Differs(_), _) | (Self::NotAsked(_), Self::Said(_) | Self::NotAsked(_)) => self,
+            _ => other,
+        }
+    }
+}
+
+impl<E: Engine> Trial<'_, '_, E> {
+    /// Asks before there is load; the signal that keeps it from beginning.
+    pub(super) async fn ask_when_ready(
         &mut self,
         launched: &Launched,
-        edge: &'static str,
-    ) -> Result<(), Reason> {
+        watched: &mut Watched<'_>,
+    ) -> Option<Signal> {
+        let mut asked = self.shared.interrupted.clone();
+        let answer = tokio::select! {
+            biased;
+            () = until_asked(&mut asked, 1) => return Some(Signal::Interrupted),
+            reason = watched.ended() => return Some(Signal::Broke(reason)),
+            answer = self.check_knobs(launched, "ready") => answer,
+        };
+        match answer {
+            Asked::Said(_) => None,
+            Asked::Differs(words) | Asked::NotAsked(words) => {
+                let reason = Reason::new("knob_not_applied", words);
+                Some(watched.explain(Signal::Broke(reason)).await)
+            }
+        }
+    }
+
+    /// Asks when the load has ended; a value that differs takes the windows away, since
+    /// nobody knows since when it is so. An answer that cannot be had says nothing of them.
+    pub(super) async fn ask_at_end(
+        &mut self,
+        launched: &Launched,
+        watched: &mut Watched<'_>,
+    ) -> Option<Signal> {
+        if self.job.knobs.is_empty() {
+            return None;
+        }
+        let mut asked = self.shared.interrupted.clone();
+        let answer = tokio::select! {
+            biased;
+            () = until_asked(&mut asked, 1) => {
+                self.is_knob_not_asked = true;
+                return Some(Signal::Interrupted);
+            }
+            reason = watched.ended() => {
+                self.is_knob_not_asked = true;
+                self.keep_proof(None, "end", json!({ "knobs": [], "wrong": reason.words }));
+                return Some(Signal::Broke(reason));
+            }
+            answer = self.check_knobs(launched, "end") => answer,
+        };
+        match answer {
+            Asked::Said(_) => None,
+            Asked::Differs(words) => {
+                self.windows.clear();
+                Some(Signal::Broke(Reason::new("knob_not_applied", words)))
+            }
+            Asked::NotAsked(words) => {
+                self.is_knob_not_asked = true;
+                (self.emit)(EventKind::Warned {
+                    text: format!("trial {}, after its load: {words}", self.job.trial),
+                });
+                None
+            }
+        }
+    }
+
+    /// Asks for every knob of the cell; of their answers, the gravest.
+    async fn check_knobs(&mut self, launched: &Launched, edge: &'static str) -> Asked {
         let knobs = &self.job.knobs;
         if knobs.is_empty() {
-            return Ok(());
+            return Asked::Said(String::new());
         }
-        let engine = &**self.shared.engine;
-        let answers = join_all(knobs.iter().map(|knob| ask(engine, launched, knob))).await;
-        let lines: Vec<Value> = knobs
-            .iter()
-            .zip(&answers)
-            .map(|(knob, answer)| {
-                json!({
-                    "url": knob.url,
-                    "asked": knob.reported.to_string(),
-                    "planned": knob.expected,
-                    "found": answer.as_ref().ok(),
-                    "wrong": answer.as_ref().err(),
-                })
+        let (engine, stack) = (&**self.shared.engine, &*self.job.stack);
+        let asks = knobs.iter().map(|knob| ask(engine, launched, stack, knob));
+        let answers = join_all(asks).await;
+        let line = |(knob, answer): (&Knob, &Asked)| {
+            let found = match answer {
+                Asked::Said(found) => Some(found),
+                Asked::Differs(_) | Asked::NotAsked(_) => None,
+            };
+            json!({
+                "url": knob.url,
+                "asked": knob.reported.to_string(),
+                "planned": knob.expected,
+                "found": found,
+                "wrong": answer.wrong(),
+                "not_asked": matches!(answer, Asked::NotAsked(_)),
             })
-            .collect();
+        };
+        let lines: Vec<Value> = knobs.iter().zip(&answers).map(line).collect();
         self.keep_proof(None, edge, json!({ "knobs": lines }));
-        let wrong = answers.into_iter().find_map(Result::err);
-        wrong.map_or(Ok(()), |words| Err(Reason::new("knob_not_applied", words)))
+        answers
+            .into_iter()
+            .fold(Asked::Said(String::new()), |gravest, answer| {
+                gravest.graver(answer)
+            })
     }
 }
 
 /// Asks until the planned value is said; else what was said last, in words.
-async fn ask<E: Engine>(engine: &E, launched: &Launched, knob: &Knob) -> Result<String, String> {
+async fn ask<E: Engine>(engine: &E, launched: &Launched, stack: &Stack, knob: &Knob) -> Asked {
     let begun = Instant::now();
-    let mut seen;
+    // What was once said stands until the service says something else.
+    let mut seen = Asked::NotAsked("no answer".to_owned());
     loop {
         let left = KNOB_LIMIT.saturating_sub(begun.elapsed());
-        match tokio::time::timeout(left, ask_once(engine, launched, knob, left)).await {
-            Ok(Ok(found)) if is_same_value(&found, &knob.expected) => return Ok(found),
-            Ok(Ok(found)) => {
-                seen = format!("it is {found}");
-            }
-            Ok(Err(words)) => seen = words,
-            Err(_) => seen = "no answer".to_owned(),
-        }
+        let once = ask_once(engine, launched, stack, knob, left);
+        seen = match tokio::time::timeout(left, once).await {
+            Ok(Asked::Said(found)) => return Asked::Said(found),
+            Ok(answer @ Asked::Differs(_)) => answer,
+            Ok(answer @ Asked::NotAsked(_)) if !matches!(seen, Asked::Differs(_)) => answer,
+            Ok(Asked::NotAsked(_)) | Err(_) => seen,
+        };
         if begun.elapsed() + KNOB_PAUSE >= KNOB_LIMIT {
-            return Err(format!(
-                "`{}` at {} should be {} and {seen} (asked for {})",
-                knob.reported,
-                knob.url,
-                knob.expected,
-                format_duration(KNOB_LIMIT)
-            ));
+            let sentence = |seen: String| {
+                format!(
+                    "`{}` at {} should be {} and {seen} (asked for {})",
+                    knob.reported,
+                    knob.url,
+                    knob.expected,
+                    format_duration(KNOB_LIMIT)
+                )
+            };
+            return match seen {
+                Asked::Said(found) => Asked::Said(found),
+                Asked::Differs(seen) => Asked::Differs(sentence(seen)),
+                Asked::NotAsked(seen) => Asked::NotAsked(sentence(seen)),
+            };
         }
         tokio::time::sleep(KNOB_PAUSE).await;
     }
 }
 
-/// The value as the service says it now; else why there is none, as a sentence.
+/// What all containers of the service say now; the gravest of it, as half a sentence.
 async fn ask_once<E: Engine>(
     engine: &E,
     launched: &Launched,
+    stack: &Stack,
     knob: &Knob,
     limit: Duration,
-) -> Result<String, String> {
+) -> Asked {
     let service = &knob.place.service;
     let containers = launched
         .containers
         .get(service)
         .map_or(&[][..], Vec::as_slice);
-    let mut said = Err(format!("service `{service}` is not launched"));
-    for id in containers {
-        said = Ok(ask_container(engine, launched, knob, id, limit).await?);
-        // Of several containers, the one that differs is the one to tell of.
-        if said
-            .as_ref()
-            .is_ok_and(|found| !is_same_value(found, &knob.expected))
-        {
-            break;
-        }
+    if containers.is_empty() {
+        return Asked::NotAsked(format!("service `{service}` is not launched"));
     }
-    said
+    let asks = containers
+        .iter()
+        .map(|id| ask_container(engine, launched, stack, knob, id, limit));
+    // Of several containers, the one that differs is the one to tell of.
+    let answers = join_all(asks).await.into_iter();
+    answers
+        .reduce(Asked::graver)
+        .unwrap_or_else(|| Asked::NotAsked("no answer".to_owned()))
 }
 
 async fn ask_container<E: Engine>(
     engine: &E,
     launched: &Launched,
+    stack: &Stack,
     knob: &Knob,
     id: &ContainerId,
     limit: Duration,
-) -> Result<String, String> {
+) -> Asked {
     let LaunchTarget { service, port } = &knob.place;
-    let address = reach(engine, launched, service, id, *port)
-        .await
-        .map_err(|error| format!("cannot be asked: {}", chain(&error)))?;
+    let address = match reach(engine, launched, stack, &knob.place, id).await {
+        Ok(address) => address,
+        Err(error) => return Asked::NotAsked(format!("cannot be asked: {}", chain(&error))),
+    };
     let probe = ReadyProbe {
         path: knob.path.clone(),
         status: 200,
         host: format!("{service}:{port}"),
     };
-    let page = engine
-        .fetch(address, &probe, limit)
-        .await
-        .map_err(|failure| format!("cannot be asked: {failure}"))?;
+    let page = match engine.fetch(address, &probe, limit).await {
+        Ok(page) => page,
+        Err(failure) => return Asked::NotAsked(format!("cannot be asked: {failure}")),
+    };
     if page.status != 200 {
-        return Err(format!("the answer has status {}", page.status));
+        return Asked::NotAsked(format!("the answer has status {}", page.status));
     }
-    knob.reported
-        .find(&page.body)
-        .map_err(|why| format!("the answer {why}"))
+    match knob.reported.find(&page.body) {
+        Ok(found) if is_same_value(&found, &knob.expected) => Asked::Said(found),
+        Ok(found) => Asked::Differs(format!("it is {found}")),
+        Err(why) => Asked::Differs(format!("the answer {why}")),
+    }
 }

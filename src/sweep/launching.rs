@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::shell::Shared;
-use super::target::host_of;
+use super::target::{host_of, place_of};
 use super::{Job, Reason, SweepPlan, TargetSpec};
 use crate::engine::{
     Engine, Launch, LaunchError, LaunchTarget, Launched, Lease, Prepared, ReadyProbe, TrialState,
@@ -21,26 +21,26 @@ const PROBE_LIMIT: Duration = Duration::from_secs(5);
 const PROBE_PAUSE: Duration = Duration::from_millis(500);
 
 /// What a launch is asked for: the same for every trial but for its stack.
-pub(super) struct Wanted {
-    target: Option<LaunchTarget>,
-    ready: Option<ReadyProbe>,
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// Where load goes; `None` when that is not in the stack.
+    pub target: Option<LaunchTarget>,
+    /// How the target, wherever it is, says that it is ready.
+    pub ready: Option<ReadyProbe>,
 }
 
 impl Wanted {
-    pub(super) fn of(plan: &SweepPlan) -> Self {
-        let target = match &plan.target {
-            TargetSpec::Service { service, port, .. } => Some(LaunchTarget {
-                service: service.clone(),
-                port: *port,
-            }),
-            TargetSpec::Remote { .. } => None,
-        };
+    /// What the plan wants.
+    pub fn of(plan: &SweepPlan) -> Self {
         let ready = plan.settings.ready.as_ref().map(|ready| ReadyProbe {
             path: ready.path.clone(),
             status: ready.status,
             host: host_of(&plan.target),
         });
-        Self { target, ready }
+        Self {
+            target: place_of(&plan.target),
+            ready,
+        }
     }
 }
 
@@ -71,7 +71,7 @@ pub(super) async fn come_up<E: Engine>(
         let launched = start(lease, &request, prepared)
             .await
             .map_err(|error| launch_reason(&error))?;
-        await_remote(shared).await?;
+        await_remote(&**shared.engine, shared.plan, &shared.wanted).await?;
         Ok(launched)
     };
     tokio::time::timeout(limit, starting)
@@ -80,9 +80,6 @@ pub(super) async fn come_up<E: Engine>(
 }
 
 fn launch_of<'a, E: Engine>(shared: &'a Shared<'_, E>, job: &'a Job) -> Launch<'a> {
-    // With `keep` there is one state for all.
-    let states = &shared.states;
-    let state = states.get(job.golden).or(states.first());
     Launch {
         stack: &job.stack,
         subject: &shared.plan.subject,
@@ -91,7 +88,7 @@ fn launch_of<'a, E: Engine>(shared: &'a Shared<'_, E>, job: &'a Job) -> Launch<'
         ready: shared.wanted.ready.as_ref(),
         deadline: shared.plan.settings.ready_timeout,
         facts: shared.facts,
-        state,
+        state: shared.state_of(job),
     }
 }
 
@@ -104,16 +101,20 @@ fn too_long(what: &str, limit: Duration) -> Reason {
 /// Waits until a target outside the stack answers as it should.
 ///
 /// The launch asks a target of the stack by itself.
-async fn await_remote<E: Engine>(shared: &Shared<'_, E>) -> Result<(), Reason> {
-    let (TargetSpec::Remote { address, .. }, Some(ready)) =
-        (&shared.plan.target, &shared.wanted.ready)
-    else {
+///
+/// **Errors**: `not_ready`, with what was seen last.
+pub async fn await_remote<E: Engine>(
+    engine: &E,
+    plan: &SweepPlan,
+    wanted: &Wanted,
+) -> Result<(), Reason> {
+    let (TargetSpec::Remote { address, .. }, Some(ready)) = (&plan.target, &wanted.ready) else {
         return Ok(());
     };
-    let limit = shared.plan.settings.ready_timeout;
+    let limit = plan.settings.ready_timeout;
     let begun = Instant::now();
     loop {
-        let seen = match shared.engine.probe(*address, ready, PROBE_LIMIT).await {
+        let seen = match engine.probe(*address, ready, PROBE_LIMIT).await {
             Ok(answer) if answer.status == ready.status => return Ok(()),
             Ok(answer) => format!("status {} ({})", answer.status, answer.body_head),
             Err(failure) => failure.to_string(),

@@ -3,10 +3,10 @@
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
-use futures_util::future::FusedFuture;
+use futures_util::future::{Fuse, FusedFuture, LocalBoxFuture};
 use serde_json::json;
 
 use super::edge::{Edge, host_busy_cores};
@@ -19,7 +19,8 @@ use super::target::{addresses_of, base_path_of, host_of};
 use super::versions::{idle_connect_ms, versions};
 use super::{Action, Ending, JobPhase, Reason, Signal, State, step};
 use crate::engine::{
-    Engine, Exit, Launched, LimitsNotApplied, Proof, differences, sample_cpu, watch_exits,
+    Engine, EngineError, Exit, Launched, LimitsNotApplied, Proof, Unhealthy, differences,
+    sample_cpu, watch_exits,
 };
 use crate::event::EventKind;
 use crate::load::{LoadModel, LoadPlan, LoadSignal, RunningLoad, Target};
@@ -30,6 +31,8 @@ use crate::problem::chain;
 const LOAD_SLACK: Duration = Duration::from_secs(30);
 /// When an edge cannot be read, the container's exit usually arrives within this.
 const EXIT_GRACE: Duration = Duration::from_secs(1);
+/// What a container that just ended most often shows itself by.
+const EFFECTS_OF_EXITS: [&str; 3] = ["engine_error", "hook_failed", "knob_not_applied"];
 
 /// How often the kernel's CPU files are read while a window is open: a change that lasts
 /// less than that can still slip through, one that decides a window's figures cannot.
@@ -42,6 +45,66 @@ pub(super) struct Loaded {
     pub(super) action: Action,
     /// Whether the kernel killed a container for memory.
     pub(super) oom_killed: Option<bool>,
+    /// When the last of it was sent.
+    pub(super) ended: Instant,
+}
+
+impl Loaded {
+    /// A load that never began.
+    pub(super) fn at_once(state: State, signal: Signal, oom_killed: Option<bool>) -> Self {
+        let (state, action) = step(state, signal);
+        Self {
+            state,
+            action,
+            oom_killed,
+            ended: Instant::now(),
+        }
+    }
+}
+
+/// The containers of a trial, watched while something else goes on.
+pub(super) struct Watched<'a> {
+    // Fused: an answer is taken once, and waiting on after it never ends.
+    exit: Fuse<LocalBoxFuture<'a, Result<Exit, EngineError>>>,
+    /// Whether the kernel killed the one that ended for memory.
+    pub(super) oom_killed: Option<bool>,
+}
+
+impl<'a> Watched<'a> {
+    pub(super) fn new<E: Engine>(
+        engine: &'a E,
+        launched: &'a Launched,
+        unhealthy: &'a Unhealthy,
+    ) -> Self {
+        Self {
+            exit: watch_exits(engine, launched, unhealthy)
+                .boxed_local()
+                .fuse(),
+            oom_killed: None,
+        }
+    }
+
+    /// Comes back when a container ends that should go on, or cannot be watched any more.
+    pub(super) async fn ended(&mut self) -> Reason {
+        let exit = (&mut self.exit).await;
+        self.oom_killed = exit.as_ref().ok().map(|exit| exit.oom_killed);
+        exit_reason(exit.map_err(|error| chain(&error)))
+    }
+
+    /// The end of a container in place of what it brought about, where that is so.
+    pub(super) async fn explain(&mut self, signal: Signal) -> Signal {
+        match signal {
+            Signal::Broke(reason)
+                if EFFECTS_OF_EXITS.contains(&reason.code) && !self.exit.is_terminated() =>
+            {
+                match tokio::time::timeout(EXIT_GRACE, self.ended()).await {
+                    Ok(exit) if exit.code == "exited" => Signal::Broke(exit),
+                    Ok(_) | Err(_) => Signal::Broke(reason),
+                }
+            }
+            other => other,
+        }
+    }
 }
 
 impl<E: Engine> Trial<'_, '_, E> {
@@ -62,41 +125,46 @@ impl<E: Engine> Trial<'_, '_, E> {
     }
 
     /// Runs the load to its end or to what breaks it.
-    pub(super) async fn load(&mut self, launched: &Launched, mut state: State) -> Loaded {
+    pub(super) async fn load(
+        &mut self,
+        launched: &Launched,
+        state: State,
+        watched: &mut Watched<'_>,
+    ) -> Loaded {
         let mut load = match self.start_load(launched) {
             Ok(load) => load,
-            Err(reason) => {
-                let (state, action) = step(state, Signal::Broke(reason));
-                return Loaded {
-                    state,
-                    action,
-                    oom_killed: None,
-                };
-            }
+            Err(reason) => return Loaded::at_once(state, Signal::Broke(reason), None),
         };
+        let mut loaded = self.hold(&mut load, launched, state, watched).await;
+        if let Err(error) = load.stop().await {
+            // The generator broke down: what it summed by then is not the whole.
+            self.windows.clear();
+            let reason = Reason::new("load_failed", chain(&error));
+            loaded.state = State::Stopping(Ending::Failed(reason));
+            loaded.action = Action::TearDown;
+        }
+        loaded
+    }
+
+    /// Follows the load from signal to signal until the trial has to stop.
+    async fn hold(
+        &mut self,
+        load: &mut RunningLoad,
+        launched: &Launched,
+        mut state: State,
+        watched: &mut Watched<'_>,
+    ) -> Loaded {
         let engine = &**self.shared.engine;
-        let unhealthy = Arc::clone(&self.unhealthy);
-        // Fused: an answer is taken once, and waiting on after it never ends.
-        let mut exit = pin!(watch_exits(engine, launched, &unhealthy).fuse());
         let mut interrupted = self.shared.interrupted.clone();
-        let settings = &self.shared.plan.settings;
-        let n_phases = u32::try_from(self.job.phases.len()).unwrap_or(u32::MAX);
-        let limit = load_of(self.job)
-            + (settings.drain + settings.request_timeout) * n_phases
-            + hooks_limit(self.job)
-            + LOAD_SLACK;
-        let mut deadline = pin!(tokio::time::sleep(limit));
+        let mut deadline = pin!(tokio::time::sleep(self.load_limit()));
         let mut sampling = tokio::time::interval(SAMPLE_EVERY);
         sampling.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut oom_killed = None;
-        let action = loop {
+        let mut ended = None;
+        loop {
             let signal = tokio::select! {
                 biased;
                 () = until_asked(&mut interrupted, 1) => Signal::Interrupted,
-                exit = &mut exit => {
-                    oom_killed = exit.as_ref().ok().map(|exit| exit.oom_killed);
-                    Signal::Broke(exit_reason(exit.map_err(|error| chain(&error))))
-                }
+                reason = watched.ended() => Signal::Broke(reason),
                 _ = sampling.tick(), if state == State::Measuring => {
                     match sample_cpu(engine, launched, &self.job.stack) {
                         Ok(()) => continue,
@@ -104,77 +172,63 @@ impl<E: Engine> Trial<'_, '_, E> {
                     }
                 }
                 signal = load.next() => match signal {
-                    Some(signal) => {
-                        let is_held = matches!(signal, LoadSignal::PhaseHeld { .. });
-                        let mut asked = self.shared.interrupted.clone();
-                        tokio::select! {
-                            biased;
-                            () = until_asked(&mut asked, 1) => Signal::Interrupted,
-                            taken = self.take(signal, launched) => {
-                                let Some(signal) = taken else {
-                                    if is_held {
-                                        load.go_on();
-                                    }
-                                    continue;
-                                };
-                                signal
-                            }
-                        }
+                    Some(signal) => match self.hear(load, signal, launched, watched).await {
+                        Some(signal) => signal,
+                        None => continue,
+                    },
+                    None => {
+                        // From here on nothing is sent: asking is no load.
+                        ended = Some(Instant::now());
+                        let wrong = self.ask_at_end(launched, watched).await;
+                        wrong.unwrap_or_else(|| Signal::LoadDone { is_good: self.is_measured() })
                     }
-                    None => self.end_load(launched).await,
                 },
                 () = &mut deadline => Signal::DeadlinePassed,
             };
-            // An edge that cannot be read is most often a container that just ended.
-            let signal = match signal {
-                Signal::Broke(reason) if reason.code == "engine_error" && !exit.is_terminated() => {
-                    match tokio::time::timeout(EXIT_GRACE, &mut exit).await {
-                        Ok(Ok(exit)) => {
-                            oom_killed = Some(exit.oom_killed);
-                            Signal::Broke(exit_reason(Ok(exit)))
-                        }
-                        Ok(Err(_)) | Err(_) => Signal::Broke(reason),
-                    }
-                }
-                other => other,
-            };
-            let (next, action) = step(state, signal);
+            let (next, action) = step(state, watched.explain(signal).await);
             state = next;
             if matches!(action, Action::TearDown | Action::HandOver) {
-                break action;
+                return Loaded {
+                    state,
+                    action,
+                    oom_killed: watched.oom_killed,
+                    ended: ended.unwrap_or_else(Instant::now),
+                };
             }
-        };
-        let (state, action) = match load.stop().await {
-            Ok(()) => (state, action),
-            // The generator broke down: what it summed by then is not the whole.
-            Err(error) => {
-                self.windows.clear();
-                let reason = Reason::new("load_failed", chain(&error));
-                let state = State::Stopping(Ending::Failed(reason));
-                (state, Action::TearDown)
-            }
-        };
-        Loaded {
-            state,
-            action,
-            oom_killed,
         }
     }
 
-    /// The load has ended: the services are asked for their knobs once more.
-    async fn end_load(&mut self, launched: &Launched) -> Signal {
+    /// Longest time of all phases, their drains and hooks.
+    fn load_limit(&self) -> Duration {
+        let settings = &self.shared.plan.settings;
+        let n_phases = u32::try_from(self.job.phases.len()).unwrap_or(u32::MAX);
+        load_of(self.job)
+            + (settings.drain + settings.request_timeout) * n_phases
+            + hooks_limit(self.job)
+            + LOAD_SLACK
+    }
+
+    /// Takes what the generator says, and lets a phase that was held go on.
+    async fn hear(
+        &mut self,
+        load: &mut RunningLoad,
+        signal: LoadSignal,
+        launched: &Launched,
+        watched: &mut Watched<'_>,
+    ) -> Option<Signal> {
+        let is_held = matches!(signal, LoadSignal::PhaseHeld { .. });
         let mut asked = self.shared.interrupted.clone();
         tokio::select! {
             biased;
-            () = until_asked(&mut asked, 1) => Signal::Interrupted,
-            checked = self.check_knobs(launched, "end") => match checked {
-                Ok(()) => Signal::LoadDone { is_good: self.is_measured() },
-                Err(reason) => {
-                    // Since when it is so nobody knows.
-                    self.windows.clear();
-                    Signal::Broke(reason)
+            () = until_asked(&mut asked, 1) => Some(Signal::Interrupted),
+            // A hook may wait long for a container that is no more; an edge is read at once.
+            reason = watched.ended(), if is_held => Some(Signal::Broke(reason)),
+            taken = self.take(signal, launched) => {
+                if taken.is_none() && is_held {
+                    load.go_on();
                 }
-            },
+                taken
+            }
         }
     }
 

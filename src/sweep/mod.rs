@@ -27,6 +27,7 @@ mod rows;
 mod run;
 mod shell;
 mod state;
+mod stopping;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -40,5 +41,6 @@ pub use golden_plan::{
 };
 pub use job::{Hook, Job, JobPhase, ReadySpec, Settings, Slo, SweepPlan, TargetSpec};
 pub use knobs::Knob;
+pub use launching::{Wanted, await_remote};
 pub use run::{Sinks, SweepError, SweepSummary, run};
 pub use trial::{Action, Ending, Reason, Signal, State, step};

@@ -26,7 +26,7 @@ pub(super) struct TrialOutcome {
     /// was gone, to its load, and from the end of its load until it was gone. What of the
     /// next trial's launch overlaps with its tear-down is counted here, once, so that the
     /// dead times of a sweep add up.
-    pub(super) dead_time: Option<Duration>,
+    pub(super) dead_time: Duration,
     /// Restarts of the subject.
     pub(super) restarts: Option<u32>,
     /// Whether the kernel killed a container for memory.
@@ -35,8 +35,16 @@ pub(super) struct TrialOutcome {
     pub(super) cloned: Option<ClonedState>,
     /// Container logs by service, when not every window is valid; what hooks wrote, always.
     pub(super) logs: Vec<(String, String)>,
+    /// Whether the services could not be asked for their knobs when the load had ended.
+    pub(super) is_knob_not_asked: bool,
+    /// Whether it began with kept volumes that may be torn.
+    pub(super) is_unclean_start: bool,
     /// What tear-down could not remove, in words.
     pub(super) left_behind: Option<String>,
+    /// The same, where containers are among it or nobody can tell.
+    pub(super) still_runs: Option<String>,
+    /// Why volumes that the next trial begins with may be torn.
+    pub(super) unclean: Option<String>,
 }
 
 /// One window that was held to its end.

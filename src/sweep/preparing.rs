@@ -3,17 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::try_join_all;
 
+use super::Reason;
 use super::golden::{failed, failure};
-use super::golden_plan::{GoldenSpec, SeedLoad, SeedSpec, mounts_any};
-use super::launching::launch_reason;
+use super::golden_plan::{GoldenSpec, SeedLoad, SeedSpec};
+use super::launching::{await_remote, launch_reason};
 use super::shell::Shared;
-use super::target::{addresses_of, base_path_of, host_of};
-use super::{Reason, TargetSpec};
+use super::stopping::stop_in_order;
+use super::target::{addresses_of, base_path_of, host_of, place_of};
 use crate::engine::{
-    ContainerId, Engine, Launch, LaunchTarget, Launched, Lease, ReadyProbe, RunState, Unhealthy,
-    launch, watch_exits,
+    ContainerId, Engine, Launch, LaunchTarget, Launched, Lease, RunState, Unhealthy, launch, reach,
+    watch_exits,
 };
 use crate::event::EventKind;
 use crate::load::{SeedPlan, Target, seed};
@@ -21,10 +22,6 @@ use crate::problem::chain;
 use crate::stack::Stack;
 use crate::units::format_duration;
 
-/// Grace of a container whose file says nothing of it; the engine's own default.
-const STOP_GRACE: Duration = Duration::from_secs(10);
-/// Exit code of a process that the kernel killed by SIGKILL.
-const KILLED: i64 = 137;
 /// Lines of a log that an error carries.
 const TAIL_LINES: u32 = 20;
 
@@ -43,7 +40,7 @@ pub(super) async fn fill<E: Engine>(
         });
     };
     say("launching".to_owned());
-    let launched = launch_once(shared, lease, spec).await?;
+    let launched = launch_once(shared, lease, spec, seed).await?;
     if let Some(seed) = seed {
         if let Some(service) = &seed.service {
             say(format!("seeding by service {service}"));
@@ -62,37 +59,36 @@ async fn launch_once<E: Engine>(
     shared: &Shared<'_, E>,
     lease: &Lease<E>,
     spec: &GoldenSpec,
+    seed: Option<&SeedSpec>,
 ) -> Result<Launched, Reason> {
     let plan = shared.plan;
-    let target = match &plan.target {
-        TargetSpec::Service { service, port, .. } => Some(LaunchTarget {
-            service: service.clone(),
-            port: *port,
-        }),
-        TargetSpec::Remote { .. } => None,
-    };
-    let ready = plan.settings.ready.as_ref().map(|ready| ReadyProbe {
-        path: ready.path.clone(),
-        status: ready.status,
-        host: host_of(&plan.target),
-    });
+    // The seed may be sent elsewhere than the load.
+    let load = seed.and_then(|seed| seed.workload.as_ref());
+    let seeded = load.and_then(|load| load.target.as_ref());
+    let asked: Vec<LaunchTarget> = seeded.and_then(place_of).into_iter().collect();
     let request = Launch {
         stack: &spec.stack,
         subject: &plan.subject,
-        target: target.as_ref(),
-        asked: &[],
-        ready: ready.as_ref(),
+        target: shared.wanted.target.as_ref(),
+        asked: &asked,
+        ready: shared.wanted.ready.as_ref(),
         deadline: plan.settings.ready_timeout,
         facts: shared.facts,
         state: None,
     };
-    launch(lease, &request).await.map_err(|error| {
-        let reason = launch_reason(&error);
+    let not_launched = |reason: Reason| {
         failed(format!(
             "launch the stack: {}: {}",
             reason.code, reason.words
         ))
-    })
+    };
+    let launched = launch(lease, &request).await;
+    let launched = launched.map_err(|error| not_launched(launch_reason(&error)))?;
+    // What prepares the stack may ask the load's target, too, wherever that is.
+    await_remote(&**shared.engine, plan, &shared.wanted)
+        .await
+        .map_err(not_launched)?;
+    Ok(launched)
 }
 
 /// Waits until the seeding service has ended well; the others must go on.
@@ -111,11 +107,14 @@ async fn wait_for_service<E: Engine>(
         .get(service)
         .ok_or_else(|| failed(format!("seeding service `{service}` was not launched")))?;
     let unhealthy = Unhealthy::default();
+    // Of its own end its own look says more: the last lines it wrote.
+    let mut others = launched.clone();
+    others.containers.shift_remove(service);
     let ended = try_join_all(ids.iter().map(|id| ends_well(engine, id, service)));
     tokio::select! {
         biased;
         ended = ended => ended.map(drop),
-        exit = watch_exits(engine, launched, &unhealthy) => match exit {
+        exit = watch_exits(engine, &others, &unhealthy) => match exit {
             Ok(exit) => Err(ended_meanwhile(&exit.name, exit.exit_code)),
             Err(error) => Err(failure(&error)),
         },
@@ -190,17 +189,16 @@ async fn send_seed<E: Engine>(
             host_of(target)
         ))
     };
-    let addresses = match target {
-        TargetSpec::Service { service, port, .. } if load.target.is_some() => {
-            let ids = launched.containers.get(service).ok_or_else(no_address)?;
-            let mut addresses = Vec::new();
-            for id in ids {
-                let seen = shared.engine.inspect(id).await;
-                let seen = seen.map_err(|error| failure(&error))?;
-                let ip = seen.addresses.values().next().ok_or_else(no_address)?;
-                addresses.push(std::net::SocketAddr::new(*ip, *port));
-            }
-            addresses
+    let addresses = match (&load.target, place_of(target)) {
+        (Some(_), Some(place)) => {
+            let engine = &**shared.engine;
+            let ids = launched.containers.get(&place.service);
+            let ids = ids.map_or(&[][..], Vec::as_slice);
+            let reached = ids
+                .iter()
+                .map(|id| reach(engine, launched, &spec.stack, &place, id));
+            let reached = try_join_all(reached).await;
+            reached.map_err(|error| failure(&error))?
         }
         _ => addresses_of(target, launched),
     };
@@ -256,93 +254,20 @@ async fn on_a_thread(plan: SeedPlan) -> Result<(), String> {
     seeded
 }
 
-/// Stops every container within its own grace, those first that nobody depends on.
+/// Stops every container that should still run.
 ///
 /// **Errors**: a service that writes to the volumes and was killed, or ended badly.
-pub(super) async fn stop_cleanly<E: Engine>(
+async fn stop_cleanly<E: Engine>(
     engine: &E,
     launched: &Launched,
     stack: &Stack,
     volumes: &[String],
 ) -> Result<(), Reason> {
-    let mut left: Vec<&str> = launched.running().map(|replica| replica.service).collect();
-    left.dedup();
-    while !left.is_empty() {
-        let is_needed = |name: &str| {
-            left.iter().any(|other| {
-                let service = stack.services.get(*other);
-                service.is_some_and(|service| service.depends_on.contains_key(name))
-            })
-        };
-        let mut now: Vec<&str> = left
-            .iter()
-            .copied()
-            .filter(|name| !is_needed(name))
-            .collect();
-        if now.is_empty() {
-            // A circle, which resolving would have refused; all at once is all there is.
-            now.clone_from(&left);
-        }
-        left.retain(|name| !now.contains(name));
-        let stops = now
-            .iter()
-            .map(|name| stop_one(engine, launched, stack, volumes, name));
-        join_all(stops)
-            .await
-            .into_iter()
-            .collect::<Result<(), _>>()?;
-    }
-    Ok(())
-}
-
-async fn stop_one<E: Engine>(
-    engine: &E,
-    launched: &Launched,
-    stack: &Stack,
-    volumes: &[String],
-    name: &str,
-) -> Result<(), Reason> {
-    let ids = &launched.containers[name];
-    let service = stack.services.get(name);
-    let grace = service
-        .and_then(|service| service.stop_grace_period)
-        .unwrap_or(STOP_GRACE);
-    for id in ids {
-        engine
-            .stop_container(id, grace)
-            .await
-            .map_err(|error| failure(&error))?;
-    }
-    if !service.is_some_and(|service| mounts_any(service, volumes)) {
-        return Ok(());
-    }
-    for id in ids {
-        let seen = engine.inspect(id).await.map_err(|error| failure(&error))?;
-        check_exit(name, grace, seen.exit_code, seen.oom_killed)?;
-    }
-    Ok(())
-}
-
-/// Whether a process that writes to the volumes ended as it was asked to.
-fn check_exit(
-    name: &str,
-    grace: Duration,
-    exit_code: Option<i64>,
-    oom_killed: bool,
-) -> Result<(), Reason> {
-    match exit_code {
-        // 128 and the number of SIGTERM or SIGINT: it ended because it was asked to.
-        Some(0 | 130 | 143) if !oom_killed => Ok(()),
-        Some(KILLED) => Err(failed(format!(
-            "service `{name}` did not stop within its grace of {} and was killed: its volumes may be torn; raise its stop_grace_period",
-            format_duration(grace)
-        ))),
-        code => Err(failed(format!(
-            "service `{name}` ended {} when it was stopped: its volumes may be torn",
-            code.map_or_else(
-                || "without a code".to_owned(),
-                |code| format!("with code {code}")
-            )
-        ))),
-    }
+    let mut running = launched.containers.clone();
+    running.retain(|name, _| !launched.completed.contains(name));
+    let wrong = stop_in_order(engine, &running, stack, volumes).await;
+    wrong
+        .into_iter()
+        .next()
+        .map_or(Ok(()), |words| Err(failed(words)))
 }

@@ -11,7 +11,7 @@ use super::loading::pacing_of;
 use super::outcome::{TrialOutcome, WindowOutcome};
 use super::{Ending, Job, JobPhase, Reason, Settings, SweepPlan};
 use crate::cpus::CpuSet;
-use crate::engine::ServiceUse;
+use crate::engine::{ServiceUse, cpu_limit};
 use crate::load::LoadModel;
 use crate::measure::{Figures, Judgement, judge};
 use crate::results::{SCHEMA_VERSION, TrialRow, Verdict};
@@ -24,11 +24,11 @@ pub(super) fn rows_of(plan: &SweepPlan, job: &Job, outcome: &TrialOutcome) -> Ve
             let mut row = base_row(&plan.run_id, job, phase);
             row.started_at = Some(outcome.started_at.clone());
             row.target_path = outcome.target_path.map(str::to_owned);
-            row.dead_time_s = outcome.dead_time.map(|time| time.as_secs_f64());
+            row.dead_time_s = Some(outcome.dead_time.as_secs_f64());
             row.restarts = outcome.restarts;
             row.oom_killed = outcome.oom_killed;
             let subject = job.stack.services.get(&plan.subject);
-            row.subject_cpu_limit_cores = subject.and_then(cpu_limit);
+            row.subject_cpu_limit_cores = subject.and_then(launched_limit);
             row.replicas = subject.map(|subject| subject.replicas.unwrap_or(1));
             row.state = Some(plan.state.as_str().to_owned());
             if let Some(cloned) = &outcome.cloned {
@@ -39,9 +39,15 @@ pub(super) fn rows_of(plan: &SweepPlan, job: &Job, outcome: &TrialOutcome) -> Ve
                     row.flags.push("overlay_clone".to_owned());
                 }
             }
+            if outcome.is_unclean_start {
+                row.flags.push("unclean_start".to_owned());
+            }
             row.warmup_s = Some(warm_up_before(job, index).as_secs_f64());
             if let Some(window) = outcome.windows.iter().find(|window| window.phase == index) {
                 fill(&mut row, window, phase, plan);
+                if outcome.is_knob_not_asked && row.verdict != Verdict::Failed {
+                    row.flags.push("knob_not_asked".to_owned());
+                }
             } else {
                 let reason = match &outcome.ending {
                     Ending::Failed(reason) => reason.clone(),
@@ -78,15 +84,12 @@ pub(super) fn windows(job: &Job) -> impl Iterator<Item = (usize, &JobPhase)> {
 
 /// The CPU limit a service is launched with, over all its containers: the quota, else the
 /// CPUs. **Units**: cores.
-fn cpu_limit(service: &Service) -> Option<f64> {
+fn launched_limit(service: &Service) -> Option<f64> {
     let n_cpus = || {
         let cpus: CpuSet = service.cpuset.as_deref()?.parse().ok()?;
         Some(cpus.len() as f64).filter(|n| *n > 0.0)
     };
-    let quota = service
-        .cpu_cores()
-        .map(|cpus| cpus * f64::from(service.replicas.unwrap_or(1)));
-    quota.or_else(n_cpus)
+    cpu_limit(service).or_else(n_cpus)
 }
 
 /// Load that ran before a window without being measured.

@@ -70,6 +70,8 @@ pub struct SweepSummary {
     pub failed: u32,
     /// Trials that were not run.
     pub skipped: u32,
+    /// Of these, trials that were to be run and could not be, though the sweep went on.
+    pub lost: u32,
     /// Whether the user asked to stop.
     pub interrupted: bool,
     /// Why it ended before the plan did, where it did.
@@ -149,6 +151,7 @@ pub async fn run<E: Engine>(
         progress,
         summary,
         failures_in_a_row: 0,
+        is_unclean: false,
         rest,
         coming: None,
         sinks,
@@ -176,6 +179,8 @@ struct Sweep<'a, E: Engine> {
     progress: Progress,
     summary: SweepSummary,
     failures_in_a_row: u32,
+    /// Whether the trial before left kept volumes that may be torn.
+    is_unclean: bool,
     /// Why the rest is not run, once that is so.
     rest: Option<Reason>,
     /// The next trial, where it is on its way already.
@@ -189,8 +194,13 @@ impl<E: Engine> Sweep<'_, E> {
     async fn take_up(&mut self, index: usize) -> Result<(), SweepError> {
         let plan = self.shared.plan;
         let job = &plan.jobs[index];
-        if let Some(reason) = job.skip.clone().or_else(|| self.rest.clone()) {
+        let why_skipped = self.shared.why_skipped(job).or(self.rest.as_ref()).cloned();
+        if let Some(reason) = why_skipped {
             self.give_up_next().await;
+            // What the user is told before the sweep is no news; what failed in it is.
+            if job.skip.is_none() && self.rest.is_none() {
+                self.summary.lost += 1;
+            }
             keep_rows(self.sinks, job, skipped_rows(&plan.run_id, job, &reason))?;
             self.summary.skipped += 1;
             return Ok(());
@@ -210,11 +220,15 @@ impl<E: Engine> Sweep<'_, E> {
         let coming = self.coming.take();
         let coming = coming.unwrap_or_else(|| Coming::new(self.shared, job, Before::Gone));
         // Rows are in the order of the plan: what is not run waits for its turn, too.
-        let next = plan.jobs.get(index + 1).filter(|job| job.skip.is_none());
-        let trial = Trial::new(self.shared, job, name.clone(), &self.progress, self.emit);
+        let is_run = |job: &&Job| self.shared.why_skipped(job).is_none();
+        let next = plan.jobs.get(index + 1).filter(is_run);
+        let mut trial = Trial::new(self.shared, job, name.clone(), &self.progress, self.emit);
+        trial.is_unclean_start = self.is_unclean;
         let (outcome, coming) = trial.run(coming, next).await;
         self.coming = coming;
-        self.progress.end(outcome.dead_time);
+        // What failed on its way up says little of how long the others take.
+        let is_launched = outcome.target_path.is_some();
+        self.progress.end(is_launched.then_some(outcome.dead_time));
         self.write_down(job, name, &outcome).await
     }
 
@@ -229,17 +243,27 @@ impl<E: Engine> Sweep<'_, E> {
         let verdict = worst(&rows);
         keep_trial(self.sinks, self.shared.clock, job, outcome, &rows)?;
         let left_s = self.progress.left_s(Duration::ZERO);
-        finished(self.emit, name, verdict, &rows, self.sinks, left_s);
+        finished(self.emit, name, verdict, &rows, left_s);
         if let Some(left) = &outcome.left_behind {
             self.warn_of_leftovers(&format!("trial {}", job.trial), left);
         }
+        if let Some(words) = &outcome.unclean {
+            (self.emit)(EventKind::Warned {
+                text: format!(
+                    "trial {} could not be stopped cleanly, and the next one is flagged unclean_start: {words}",
+                    job.trial
+                ),
+            });
+        }
+        self.is_unclean = outcome.unclean.is_some();
         self.summary.count(verdict);
         self.failures_in_a_row = if verdict == Verdict::Failed {
             self.failures_in_a_row + 1
         } else {
             0
         };
-        self.rest = why_stop(self.shared, self.failures_in_a_row, verdict).await;
+        let still_runs = outcome.still_runs.as_deref();
+        self.rest = why_stop(self.shared, self.failures_in_a_row, verdict, still_runs).await;
         if let Some(reason) = &self.rest {
             self.summary.ends_early(reason);
         }
@@ -276,23 +300,29 @@ impl<E: Engine> Sweep<'_, E> {
 }
 
 /// Texts that come from containers and the engine leave without secrets.
-fn redacted(kind: EventKind, secrets: &Secrets) -> EventKind {
-    match kind {
-        EventKind::Warned { text } => EventKind::Warned {
-            text: secrets.redact(&text),
-        },
-        EventKind::VersionsSeen {
-            versions,
-            idle_connect_ms,
-        } => EventKind::VersionsSeen {
-            versions: versions
-                .into_iter()
-                .map(|(service, text)| (service, secrets.redact(&text)))
-                .collect(),
-            idle_connect_ms,
-        },
-        other => other,
+///
+/// Every kind is named, so that a new one has to be thought of here.
+fn redacted(mut kind: EventKind, secrets: &Secrets) -> EventKind {
+    let hide = |text: &mut String| *text = secrets.redact(text);
+    match &mut kind {
+        EventKind::Warned { text } => hide(text),
+        EventKind::VersionsSeen { versions, .. } => versions.values_mut().for_each(hide),
+        EventKind::StatePreparing { source, step } => {
+            hide(source);
+            hide(step);
+        }
+        EventKind::StateReady { source, .. } => hide(source),
+        EventKind::RunFinished { ended_early, .. } => ended_early.iter_mut().for_each(hide),
+        EventKind::TrialFinished { detail, .. } => detail.iter_mut().for_each(hide),
+        // Ids, numbers, and names that results are told by.
+        EventKind::RunStarted { .. }
+        | EventKind::TrialStarted { .. }
+        | EventKind::TrialReady { .. }
+        | EventKind::PhaseStarted { .. }
+        | EventKind::Ticked { .. }
+        | EventKind::WindowMeasured { .. } => {}
     }
+    kind
 }
 
 fn started(plan: &SweepPlan, sinks: &Sinks, progress: &Progress) -> EventKind {
@@ -326,15 +356,21 @@ async fn why_stop<E: Engine>(
     shared: &Shared<'_, E>,
     failures_in_a_row: u32,
     verdict: Verdict,
+    still_runs: Option<&str>,
 ) -> Option<Reason> {
     let settings = &shared.plan.settings;
     if shared.is_interrupted() {
         return Some(Reason::new("interrupted", "the sweep was interrupted"));
     }
-    if verdict == Verdict::Failed
+    if (verdict == Verdict::Failed || still_runs.is_some())
         && let Err(words) = engine_answers(shared).await
     {
         return Some(Reason::new("engine_lost", words));
+    }
+    if let Some(left) = still_runs {
+        // Beside it nothing could be measured.
+        let words = format!("a trial's containers could not be removed: {left}");
+        return Some(Reason::new("not_removed", words));
     }
     if settings.fail_fast && verdict == Verdict::Failed {
         return Some(Reason::new(
@@ -389,7 +425,6 @@ fn finished(
     trial: TrialRef,
     verdict: Verdict,
     rows: &[TrialRow],
-    sinks: &Sinks,
     left_s: f64,
 ) {
     let row = rows.iter().find(|row| row.verdict == verdict);
@@ -400,9 +435,7 @@ fn finished(
         trial,
         verdict: verdict.as_str().to_owned(),
         reason: row.and_then(|row| row.reason.clone()),
-        detail: row
-            .and_then(|row| row.detail.as_ref())
-            .map(|detail| sinks.secrets.redact(detail)),
+        detail: row.and_then(|row| row.detail.clone()),
         flags,
         left_s,
     });

@@ -8,7 +8,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
 use indexmap::IndexMap;
@@ -18,9 +18,10 @@ use tokio::sync::watch;
 use super::ahead::{Before, Came, Coming, Word};
 use super::edge::Edge;
 use super::launching::Wanted;
-use super::loading::{Loaded, pacing_of};
+use super::loading::{Loaded, Watched, pacing_of};
 use super::outcome::{TrialOutcome, WindowOutcome};
 use super::progress::Progress;
+use super::stopping::stop_trial;
 use super::target::addresses_of;
 use super::{Action, Clock, Ending, Job, Reason, Signal, State, SweepPlan, step};
 use crate::engine::{
@@ -46,13 +47,27 @@ pub(super) struct Shared<'a, E: Engine> {
     pub(super) interrupted: watch::Receiver<u32>,
     /// Whether a stack of this run has been asked what runs in it.
     pub(super) versions_seen: AtomicBool,
-    /// What trials find in their volumes, by golden; empty where those are simply new.
-    pub(super) states: Vec<TrialState>,
+    /// What trials find in their volumes, by golden, or why they cannot be run; one for all
+    /// with `keep`, empty where volumes are simply new.
+    pub(super) states: Vec<Result<TrialState, Reason>>,
 }
 
 impl<E: Engine> Shared<'_, E> {
     pub(super) fn is_interrupted(&self) -> bool {
         *self.interrupted.borrow() > 0
+    }
+
+    /// What a trial finds in its volumes, where they are not simply new.
+    pub(super) fn state_of(&self, job: &Job) -> Option<&TrialState> {
+        let state = self.states.get(job.golden).or(self.states.first());
+        state?.as_ref().ok()
+    }
+
+    /// Why a job of the plan is not run, whatever comes of the others.
+    pub(super) fn why_skipped<'j>(&'j self, job: &'j Job) -> Option<&'j Reason> {
+        let state = self.states.get(job.golden).or(self.states.first());
+        let failed = state.and_then(|state| state.as_ref().err());
+        job.skip.as_ref().or(failed)
     }
 }
 
@@ -73,6 +88,10 @@ pub(super) struct Trial<'s, 't, E: Engine> {
     pub(super) unhealthy: Arc<Unhealthy>,
     /// What hooks wrote, by name.
     pub(super) hook_logs: Vec<(String, String)>,
+    /// Whether the services could not be asked for their knobs when the load had ended.
+    pub(super) is_knob_not_asked: bool,
+    /// Whether the trial before left kept volumes that may be torn.
+    pub(super) is_unclean_start: bool,
 }
 
 /// A window between its right edge and the end of its drain.
@@ -104,6 +123,8 @@ impl<'s, 't, E: Engine> Trial<'s, 't, E> {
             left_edge: None,
             closed: None,
             hook_logs: Vec::new(),
+            is_knob_not_asked: false,
+            is_unclean_start: false,
             unhealthy: Arc::default(),
         }
     }
@@ -133,40 +154,17 @@ impl<'s, 't, E: Engine> Trial<'s, 't, E> {
                 ),
             });
         }
-        let (signal, launched) = match launched {
-            Ok(launched) => (Signal::Launched, Some(launched)),
-            Err(signal) => (signal, None),
-        };
-        let (state, action) = step(State::Launching, signal);
-        let mut loaded = Loaded {
-            state,
-            action,
-            oom_killed: None,
-        };
-        let mut until_load = turn.elapsed();
-        if let (Action::StartLoad, Some(launched)) = (action, &launched) {
-            self.tell_ready(launched, begun);
-            let mut asked = self.shared.interrupted.clone();
-            tokio::select! {
-                biased;
-                () = until_asked(&mut asked, 1) => {}
-                () = self.ask_versions(launched) => {}
+        let (until_load, loaded, launched) = match launched {
+            Ok(launched) => {
+                self.tell_ready(&launched, begun);
+                let (until_load, loaded) = self.measure(&launched, turn).await;
+                (until_load, loaded, Some(launched))
             }
-            let checked = self.ask_when_ready(launched).await;
-            until_load = turn.elapsed();
-            loaded = match checked {
-                None => self.load(launched, loaded.state).await,
-                Some(signal) => {
-                    let (state, action) = step(loaded.state, signal);
-                    Loaded {
-                        state,
-                        action,
-                        oom_killed: None,
-                    }
-                }
-            };
-        }
-        let ended = Instant::now();
+            Err(signal) => {
+                let loaded = Loaded::at_once(State::Launching, signal, None);
+                (turn.elapsed(), loaded, None)
+            }
+        };
 
         let mut follower = next
             .filter(|_| loaded.action == Action::HandOver && !self.shared.is_interrupted())
@@ -187,7 +185,7 @@ impl<'s, 't, E: Engine> Trial<'s, 't, E> {
             target_path: launched
                 .as_ref()
                 .map(|launched| launched.target_path.map_or("remote", TargetPath::as_str)),
-            dead_time: launched.is_some().then(|| until_load + ended.elapsed()),
+            dead_time: until_load + loaded.ended.elapsed(),
             restarts: subject.map(|(restarts, _)| restarts),
             oom_killed: loaded
                 .oom_killed
@@ -198,9 +196,34 @@ impl<'s, 't, E: Engine> Trial<'s, 't, E> {
                 .chain(std::mem::take(&mut self.hook_logs))
                 .collect(),
             cloned: launched.and_then(|launched| launched.cloned),
+            is_knob_not_asked: self.is_knob_not_asked,
+            is_unclean_start: self.is_unclean_start,
             left_behind: parted.left_behind,
+            still_runs: parted.still_runs,
+            unclean: parted.unclean,
         };
         (outcome, follower)
+    }
+
+    /// Asks and loads a stack that is up; the time from the trial's turn to its load, and
+    /// what came of it.
+    async fn measure(&mut self, launched: &Launched, turn: Instant) -> (Duration, Loaded) {
+        let (state, _) = step(State::Launching, Signal::Launched);
+        let (engine, unhealthy) = (&**self.shared.engine, Arc::clone(&self.unhealthy));
+        let mut watched = Watched::new(engine, launched, &unhealthy);
+        let mut asked = self.shared.interrupted.clone();
+        tokio::select! {
+            biased;
+            () = until_asked(&mut asked, 1) => {}
+            () = self.ask_versions(launched) => {}
+        }
+        let wrong = self.ask_when_ready(launched, &mut watched).await;
+        let until_load = turn.elapsed();
+        let loaded = match wrong {
+            None => self.load(launched, state, &mut watched).await,
+            Some(signal) => Loaded::at_once(state, signal, watched.oom_killed),
+        };
+        (until_load, loaded)
     }
 
     fn tell_ready(&mut self, launched: &Launched, begun: Instant) {
@@ -251,6 +274,7 @@ impl<'s, 't, E: Engine> Trial<'s, 't, E> {
             looked = looked => looked,
         };
         let removing = async {
+            let unclean = self.stop_for_next(lease.tag()).await;
             // Without a next one, all is removed in one go.
             if let Some(next) = &next
                 && lease.stop().await
@@ -261,13 +285,19 @@ impl<'s, 't, E: Engine> Trial<'s, 't, E> {
                     next.send_replace(Word::Before(Before::Stopped));
                 }
             }
-            lease.release().await
+            (unclean, lease.release().await)
         };
-        let left_behind = tokio::select! {
+        let (unclean, left_behind, still_runs) = tokio::select! {
             biased;
-            report = removing => (!report.is_complete()).then(|| left_behind(&report)),
+            (unclean, report) = removing => {
+                let left = (!report.is_complete()).then(|| left_behind(&report));
+                let still_runs = left.clone().filter(|_| report.may_still_run());
+                (unclean, left, still_runs)
+            }
             // Who asks twice does not wait; what was measured is still written.
-            () = until_asked(&mut interrupted, 2) => Some("asked twice to stop".to_owned()),
+            () = until_asked(&mut interrupted, 2) => {
+                (None, Some("asked twice to stop".to_owned()), None)
+            }
         };
         let (state, _) = step(state, Signal::TornDown);
         let ending = match state {
@@ -282,7 +312,24 @@ impl<'s, 't, E: Engine> Trial<'s, 't, E> {
             subject,
             logs,
             left_behind,
+            still_runs,
+            unclean,
         }
+    }
+
+    /// Stops the services in order where a later trial begins with what they wrote; why
+    /// their volumes may be torn all the same.
+    async fn stop_for_next(&self, tag: &TrialTag) -> Option<String> {
+        let kept = &self.shared.state_of(self.job)?.kept;
+        let is_last = |job: &Job| job.trial <= self.job.trial || job.skip.is_some();
+        let has_next = !self.shared.plan.jobs.iter().all(is_last);
+        if kept.is_empty() || !has_next || self.shared.is_interrupted() {
+            return None;
+        }
+        let volumes: Vec<String> = kept.keys().cloned().collect();
+        let engine = &**self.shared.engine;
+        let wrong = stop_trial(engine, tag, &self.job.stack, &volumes).await;
+        (!wrong.is_empty()).then(|| wrong.join("; "))
     }
 }
 
@@ -293,6 +340,10 @@ struct Parted {
     subject: Option<(u32, bool)>,
     logs: Vec<(String, String)>,
     left_behind: Option<String>,
+    /// What of it may still run.
+    still_runs: Option<String>,
+    /// Why kept volumes may be torn.
+    unclean: Option<String>,
 }
 
 /// Lets the next trial go on, where there is one; never comes back.

@@ -10,9 +10,10 @@ use indexmap::IndexMap;
 
 use super::golden::golden_of;
 use super::shell::{Shared, until_asked};
-use super::{GoldenPlan, Reason, StatePlan};
+use super::{GoldenPlan, GoldenSpec, Reason, StatePlan};
 use crate::engine::{
-    CloneSource, Engine, Lease, TrialState, TrialTag, ensure_helper_image, register_use,
+    CloneSource, Engine, HelperImage, Lease, SealedGolden, TrialState, TrialTag,
+    ensure_helper_image, register_use,
 };
 use crate::event::EventKind;
 use crate::problem::chain;
@@ -25,8 +26,8 @@ const WHOLE_RUN: &str = "run";
 pub(super) struct RunState<E: Engine> {
     /// The duty to remove what belongs to the run.
     lease: Option<Lease<E>>,
-    /// By golden; one for all with `keep`; none with `fresh`.
-    pub(super) states: Vec<TrialState>,
+    /// By golden, or why there is none; one for all with `keep`; none with `fresh`.
+    pub(super) states: Vec<Result<TrialState, Reason>>,
 }
 
 impl<E: Engine> RunState<E> {
@@ -50,7 +51,10 @@ impl<E: Engine> RunState<E> {
 
 /// Makes ready what the trials begin with.
 ///
-/// **Errors**: `golden_failed`, `keep_failed`, `interrupted`; nothing is left behind then.
+/// A golden that cannot be had costs the trials that are cloned from it, no others.
+///
+/// **Errors**: `golden_failed` where no trial is left, `keep_failed`, `interrupted`,
+/// `not_removed`; nothing else is left behind then.
 pub(super) async fn prepare_state<E: Engine>(
     shared: &Shared<'_, E>,
     emit: &mut dyn FnMut(EventKind),
@@ -71,8 +75,8 @@ pub(super) async fn prepare_state<E: Engine>(
     let lease = Lease::take(Arc::clone(shared.engine), tag.clone());
     let states = match &shared.plan.state {
         StatePlan::Fresh => Ok(Vec::new()),
-        StatePlan::Keep => keep(shared, &tag).await.map(|state| vec![state]),
-        StatePlan::Golden(plan) => goldens(shared, plan, &tag, emit).await,
+        StatePlan::Keep => keep(shared, &tag).await.map(|state| vec![Ok(state)]),
+        StatePlan::Golden(plan) => goldens(shared, plan, &lease, emit).await,
     };
     match states {
         Ok(states) => Ok(RunState {
@@ -111,9 +115,9 @@ async fn keep<E: Engine>(shared: &Shared<'_, E>, tag: &TrialTag) -> Result<Trial
 async fn goldens<E: Engine>(
     shared: &Shared<'_, E>,
     plan: &GoldenPlan,
-    tag: &TrialTag,
+    lease: &Lease<E>,
     emit: &mut dyn FnMut(EventKind),
-) -> Result<Vec<TrialState>, Reason> {
+) -> Result<Vec<Result<TrialState, Reason>>, Reason> {
     let mut interrupted = shared.interrupted.clone();
     let image = tokio::select! {
         biased;
@@ -122,14 +126,16 @@ async fn goldens<E: Engine>(
     };
     let image = image.map_err(|error| Reason::new("golden_failed", chain(&error)))?;
     let mut states = Vec::new();
+    let mut failures = Vec::new();
     for (index, spec) in plan.specs.iter().enumerate() {
-        let key = super::golden::key_of(shared, spec, &image, tag, emit).await?;
-        // Said first: whoever cleans from now on sees that it is used.
-        register_use(&**shared.engine, &key, tag)
-            .await
-            .map_err(|error| Reason::new("golden_failed", chain(&error)))?;
-        let golden = golden_of(shared, index, spec, &key, &image, emit).await?;
-        states.push(TrialState {
+        let mut jobs = shared.plan.jobs.iter();
+        if !jobs.any(|job| job.golden == index && job.skip.is_none()) {
+            let unused = Reason::new("golden_failed", "no trial that is run is cloned from it");
+            states.push(Err(unused));
+            continue;
+        }
+        let made = golden(shared, (index, spec), &image, lease, emit).await;
+        let state = made.map(|golden| TrialState {
             kept: IndexMap::new(),
             clone: Some(CloneSource {
                 golden,
@@ -137,8 +143,44 @@ async fn goldens<E: Engine>(
                 image: image.clone(),
             }),
         });
+        if let Err(reason) = &state {
+            if reason.code != "golden_failed" {
+                return Err(reason.clone());
+            }
+            failures.push((spec, reason.clone()));
+        }
+        states.push(state);
+    }
+    if states.iter().all(Result::is_err)
+        && let Some((_, reason)) = failures.first()
+    {
+        return Err(reason.clone());
+    }
+    for (spec, reason) in failures {
+        emit(EventKind::Warned {
+            text: format!(
+                "the golden volumes of cell {} could not be prepared, and trials that are cloned from them are skipped: {}",
+                spec.cell_id, reason.words
+            ),
+        });
     }
     Ok(states)
+}
+
+/// One golden, said to be used and then found or made.
+async fn golden<E: Engine>(
+    shared: &Shared<'_, E>,
+    (index, spec): (usize, &GoldenSpec),
+    image: &HelperImage,
+    lease: &Lease<E>,
+    emit: &mut dyn FnMut(EventKind),
+) -> Result<SealedGolden, Reason> {
+    let key = super::golden::key_of(shared, spec, image, lease, emit).await?;
+    // Said first: whoever cleans from now on sees that it is used.
+    register_use(&**shared.engine, &key, lease.tag())
+        .await
+        .map_err(|error| Reason::new("golden_failed", chain(&error)))?;
+    golden_of(shared, index, spec, &key, image, emit).await
 }
 
 pub(super) fn interrupted_reason() -> Reason {

@@ -42,7 +42,8 @@ pub(super) async fn versions<E: Engine>(
         let Some(program) = stack
             .services
             .get(service)
-            .and_then(|service| program_of(&service.image))
+            // An image that is built has no name of its own; its service's is what is left.
+            .and_then(|known| program_of(&known.image).or_else(|| program_of(service)))
         else {
             continue;
         };

@@ -11,5 +11,5 @@ mod tests;
 mod topology;
 mod words;
 
-pub use plan::{CpuPlan, CpuProblem, CpuRequest, TierCpus, TierStacks, plan_cpus};
+pub use plan::{CpuPlan, CpuProblem, CpuRequest, TierCpus, TierStacks, cpu_limit, plan_cpus};
 pub use topology::{Known, Topology};

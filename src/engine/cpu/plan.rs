@@ -77,6 +77,9 @@ pub struct TierCpus {
     /// Further things to know, in words.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// More than there is, in words.
+    #[serde(skip)]
+    pub(super) overcommitted: Option<String>,
     /// Whether there are other services that the plan may place.
     #[serde(skip)]
     pub(super) has_others: bool,
@@ -190,14 +193,16 @@ pub(super) struct Need {
     pub(super) other_sets: CpuSet,
     /// Whole CPUs that the limits of the free other services come to.
     pub(super) others: usize,
+    /// What all limits of a stack come to, the largest of the cells. **Units**: cores.
+    pub(super) all_cores: f64,
     /// Whether a free other service has no limit.
     pub(super) is_open_ended: bool,
     /// Other services that have no `cpuset` in the files.
     pub(super) free_others: Vec<String>,
 }
 
-/// CPUs that all containers of a service may use together. **Units**: cores.
-pub(super) fn limit_of(service: &Service) -> Option<f64> {
+/// CPUs that all containers of a service may use together, by its limit. **Units**: cores.
+pub fn cpu_limit(service: &Service) -> Option<f64> {
     let replicas = f64::from(service.replicas.unwrap_or(1).max(1));
     service
         .cpu_cores()
@@ -216,8 +221,10 @@ fn need_of(request: &CpuRequest<'_>, tier: &TierStacks<'_>) -> Need {
     let mut is_limited = true;
     for stack in &tier.stacks {
         let (mut others, mut is_open_ended) = (0, false);
+        let all_cores: f64 = stack.services.values().filter_map(cpu_limit).sum();
+        need.all_cores = need.all_cores.max(all_cores);
         for (name, service) in &stack.services {
-            let limit = limit_of(service);
+            let limit = cpu_limit(service);
             let whole = limit.map(|cpus| cpus.ceil() as usize);
             if name == request.subject {
                 match set_of(service) {
@@ -258,7 +265,7 @@ fn check_cpuset_mode(request: &CpuRequest<'_>) -> Result<(), CpuProblem> {
                 continue;
             }
             let service_name = || request.subject.to_owned();
-            let Some(cpus) = limit_of(service) else {
+            let Some(cpus) = cpu_limit(service) else {
                 return Err(CpuProblem::NoLimit {
                     service: service_name(),
                 });
@@ -462,7 +469,7 @@ impl CpuPlan {
             if cpus.area.is_empty() {
                 continue;
             }
-            let set = match (self.mode, limit_of(service)) {
+            let set = match (self.mode, cpu_limit(service)) {
                 (CpuMode::Cpuset, Some(limit)) => last_cpus(&cpus.area, limit.ceil() as usize),
                 _ => Some(joined(&cpus.area)),
             };
@@ -478,6 +485,12 @@ impl CpuPlan {
             }
         }
         stack
+    }
+
+    /// Whether a service of a stack with its CPUs written in should have CPUs of its own and
+    /// was given none, since there are too few: what is left is its quota.
+    pub fn owes_cpus_to(&self, name: &str, service: &Service) -> bool {
+        self.mode == CpuMode::Cpuset && name == self.subject && set_of(service).is_none()
     }
 
     /// Whether the subject shares CPUs with the generator or other services in a tier.

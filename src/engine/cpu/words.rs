@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use indexmap::IndexMap;
 use itertools::Itertools;
 
 use super::plan::{CpuPlan, CpuRequest, Need, TierCpus};
@@ -89,6 +90,15 @@ pub(super) fn with_words(
             "the subject may run on no more CPUs than its limit, so its quota hardly ever stops it"
                 .to_owned(),
         );
+    }
+    if !all.is_empty() && need.all_cores > all.len() as f64 {
+        let words = format!(
+            "limits of the stack add up to {} of {} CPUs",
+            need.all_cores,
+            all.len()
+        );
+        cpus.notes.push(words.clone());
+        cpus.overcommitted = Some(words);
     }
     cpus.has_others = !need.free_others.is_empty();
     cpus.subject_shares = with_generator.is_some() || with_others.is_some();
@@ -181,20 +191,40 @@ impl CpuPlan {
 
     /// What is shared, one sentence each, with the tiers it is so in.
     pub fn warnings(&self, tier: &str) -> Vec<String> {
-        let mut tiers_of = indexmap::IndexMap::<&String, Vec<String>>::new();
-        for (name, cpus) in &self.tiers {
-            for words in &cpus.shared {
-                tiers_of.entry(words).or_default().push(name.clone());
-            }
-        }
-        let shared = tiers_of.into_iter().map(|(words, names)| {
+        let shared = self.by_tiers(|cpus| cpus.shared.iter().collect());
+        let shared = shared.into_iter().map(|(words, names)| {
             if names.len() == self.tiers.len() {
                 format!("shared CPUs: {words}")
             } else {
                 format!("shared CPUs in {tier} = {}: {words}", listed(&names))
             }
         });
-        shared.chain(self.notes.iter().cloned()).collect()
+        let over = self.by_tiers(|cpus| cpus.overcommitted.iter().collect());
+        let over = over.into_iter().map(|(words, names)| {
+            if names.len() == self.tiers.len() {
+                words.clone()
+            } else {
+                format!("{tier} = {}: {words}", listed(&names))
+            }
+        });
+        shared
+            .chain(over)
+            .chain(self.notes.iter().cloned())
+            .collect()
+    }
+
+    /// Sentences with the tiers they are said of.
+    fn by_tiers<'p>(
+        &'p self,
+        of: impl Fn(&'p TierCpus) -> Vec<&'p String>,
+    ) -> IndexMap<&'p String, Vec<String>> {
+        let mut tiers_of = IndexMap::<&String, Vec<String>>::new();
+        for (name, cpus) in &self.tiers {
+            for words in of(cpus) {
+                tiers_of.entry(words).or_default().push(name.clone());
+            }
+        }
+        tiers_of
     }
 
     fn places(&self, cpus: &TierCpus) -> String {

@@ -383,8 +383,11 @@ impl Engine for DockerEngine {
             signal: None,
             t: Some(i32::try_from(grace.as_secs()).unwrap_or(i32::MAX)),
         };
-        let stop = self.docker.stop_container(&id.0, Some(options));
-        call("stop container", &id.0, grace + SLOW_CALL_LIMIT, stop).await
+        // The engine answers when the container has ended: a long grace is no engine that hangs.
+        let limit = grace + SLOW_CALL_LIMIT;
+        let docker = self.docker.clone().with_timeout(limit);
+        let stop = docker.stop_container(&id.0, Some(options));
+        call("stop container", &id.0, limit, stop).await
     }
 
     async fn remove(&self, leftover: &Leftover) -> Result<(), EngineError> {

@@ -19,6 +19,7 @@ const READ_SHARED_BELOW: u64 = 4 << 30;
 /// Longest time of a clone: something for the container, and a slow disk's speed.
 const CLONE_FLOOR: Duration = Duration::from_mins(1);
 const SLOW_DISK_BYTES_PER_S: u64 = 10 << 20;
+const SLOW_DISK_FILES_PER_S: u64 = 1_000;
 
 /// How a trial gets its own copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,15 +53,29 @@ pub struct TrialState {
 impl TrialState {
     /// Longest time that making the volumes may take, beside what every launch takes.
     pub fn limit(&self) -> Duration {
-        self.clone.as_ref().map_or(Duration::ZERO, |source| {
-            clone_limit(source.golden.facts.bytes())
-        })
+        self.clone.as_ref().map_or(Duration::ZERO, clone_limit)
     }
 }
 
-/// Longest time that copying so many bytes may take.
-fn clone_limit(bytes: u64) -> Duration {
-    CLONE_FLOOR + Duration::from_secs(bytes / SLOW_DISK_BYTES_PER_S)
+/// Longest time of everything that making and comparing a clone takes.
+fn clone_limit(source: &CloneSource) -> Duration {
+    let trees = source.golden.facts.trees.values();
+    let limit = limit_of(
+        source.golden.facts.bytes(),
+        trees.map(|tree| tree.files).sum(),
+    );
+    match source.way {
+        CloneWay::Files(_) => limit,
+        // It takes a container of its own to make room for the writes.
+        CloneWay::Overlay => limit * 2,
+    }
+}
+
+/// The content is read, written, and read again to be compared; each file is made and looked
+/// at, however small it is.
+fn limit_of(bytes: u64, files: u64) -> Duration {
+    let reading = Duration::from_secs(3 * bytes / SLOW_DISK_BYTES_PER_S);
+    CLONE_FLOOR + reading + Duration::from_secs(files / SLOW_DISK_FILES_PER_S)
 }
 
 /// A clone that is equal to its golden.
@@ -254,7 +269,7 @@ async fn help<E: Engine>(
         image: &source.image,
         arguments,
         mounts,
-        limit: clone_limit(source.golden.facts.bytes()),
+        limit: clone_limit(source),
     };
     run_helper(engine, tag, request).await
 }
@@ -274,4 +289,19 @@ async fn place_of<E: Engine>(engine: &E, volume: &str) -> Result<String, EngineE
         ));
     }
     Ok(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_counts_every_reading_and_every_file() {
+        let secs = |bytes, files| limit_of(bytes, files).as_secs();
+        assert_eq!(secs(0, 0), 60);
+        // 10 GiB at 10 MiB/s, three times.
+        assert_eq!(secs(10 << 30, 0), 60 + 3 * 1_024);
+        // A million empty files take time as well.
+        assert_eq!(secs(0, 1_000_000), 60 + 1_000);
+    }
 }

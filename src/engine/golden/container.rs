@@ -11,7 +11,7 @@ use indexmap::IndexMap;
 
 use super::image::HelperImage;
 use crate::engine::{
-    ContainerId, ContainerRequest, Engine, EngineError, Leftover, LeftoverKind, TrialTag,
+    ContainerId, ContainerRequest, Engine, EngineError, Lease, Leftover, LeftoverKind, TrialTag,
 };
 use crate::stack::{Mount, MountSource, Service};
 use crate::tree::{TreeAnswer, answer_of_log};
@@ -108,12 +108,33 @@ pub async fn run_helper<E: Engine>(
     tag: &TrialTag,
     request: HelperRequest<'_>,
 ) -> Result<TreeAnswer, HelperError> {
-    let limit = request.limit;
-    let (service, volumes) = service_of(&request);
-    let name = tag.name(SERVICE);
-    let id = engine
+    let id = create(engine, tag, &request).await?;
+    run_and_remove(engine, tag, id, request.limit).await
+}
+
+/// The same where the container's creation is the lease's to answer for.
+///
+/// **Errors** and **Cancel**: as [`run_helper`]; the lease waits for a creation cut off.
+pub async fn run_helper_of<E: Engine>(
+    lease: &Lease<E>,
+    request: HelperRequest<'_>,
+) -> Result<TreeAnswer, HelperError> {
+    let (engine, tag) = (&**lease.engine(), lease.tag());
+    lease.set_creating(true);
+    let created = create(engine, tag, &request).await;
+    lease.set_creating(false);
+    run_and_remove(engine, tag, created?, request.limit).await
+}
+
+async fn create<E: Engine>(
+    engine: &E,
+    tag: &TrialTag,
+    request: &HelperRequest<'_>,
+) -> Result<ContainerId, EngineError> {
+    let (service, volumes) = service_of(request);
+    engine
         .create_container(ContainerRequest {
-            name: name.clone(),
+            name: tag.name(SERVICE),
             service: &service,
             networks: &IndexMap::new(),
             volumes: &volumes,
@@ -121,12 +142,20 @@ pub async fn run_helper<E: Engine>(
             labels: &tag.service_labels(SERVICE),
             publish_ports: Vec::new(),
         })
-        .await?;
+        .await
+}
+
+async fn run_and_remove<E: Engine>(
+    engine: &E,
+    tag: &TrialTag,
+    id: ContainerId,
+    limit: Duration,
+) -> Result<TreeAnswer, HelperError> {
     let answer = run(engine, &id, limit).await;
     let container = Leftover {
         kind: LeftoverKind::Container,
         id: id.0,
-        name,
+        name: tag.name(SERVICE),
         labels: tag.labels(),
     };
     // Its volumes are used next: while it is there, they are its own.

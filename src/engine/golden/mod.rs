@@ -17,7 +17,7 @@ mod store;
 
 pub use clone::{CloneSource, CloneWay, ClonedState, TrialState};
 pub(super) use clone::{LaunchVolumes, clone_volumes};
-pub use container::{HelperError, HelperMount, HelperRequest, run_helper};
+pub use container::{HelperError, HelperMount, HelperRequest, run_helper, run_helper_of};
 pub use image::{
     HelperArchive, HelperImage, HelperImageError, ensure_helper_image, helper_archive,
 };

@@ -7,7 +7,7 @@
 //! whoever is being waited for at that moment.
 
 use std::convert::Infallible;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ use super::hooks::start_container;
 use super::ready::{self, PAUSE, longer};
 use super::request::{
     Launch, LaunchTarget, TargetPath, has_healthcheck, is_measured, is_optional, is_waited_for,
-    network_mode, network_owner,
 };
+use crate::engine::reach::{address_of, has_network_of};
 use crate::engine::replica::replicas;
 use crate::engine::{
     ContainerId, Engine, EngineError, EngineErrorKind, Health, ImageFacts, Inspection, Replica,
@@ -123,20 +123,15 @@ impl<'a, E: Engine> Watch<'a, E> {
         self.engine
     }
 
-    /// A service's address, as a look at the container shows it whose network it uses:
-    /// that on its first network, as the file orders them.
-    pub(super) fn address_in(&self, service: &str, seen: &Inspection) -> Option<IpAddr> {
-        let stack = self.launch.stack;
-        match network_mode(stack, service) {
-            Some("host") => Some(Ipv4Addr::LOCALHOST.into()),
-            Some(mode) => seen.addresses.get(mode).copied(),
-            None => {
-                let attached = &stack.services[network_owner(stack, service)].networks;
-                let networks = attached.keys().filter_map(|name| self.networks.get(name));
-                let mut known = networks.filter_map(|network| seen.addresses.get(network));
-                known.next().copied()
-            }
-        }
+    /// Where a place of the stack is, as a look at the container shows it whose network
+    /// it uses.
+    pub(super) fn address_in(
+        &self,
+        place: &LaunchTarget,
+        seen: &Inspection,
+        path: TargetPath,
+    ) -> Option<SocketAddr> {
+        address_of(self.launch.stack, self.networks, place, seen, path)
     }
 
     /// Remembers the last thing seen of something that is waited for.
@@ -519,13 +514,9 @@ impl<'a, E: Engine> Watch<'a, E> {
         let is_started =
             |stages: &Stages<'_>| stages[replica.service][replica.index] >= Stage::Started;
         let _ = stages.wait_for(is_started).await;
-        let owner = network_owner(self.launch.stack, replica.service);
-        // Who shares a network has one container, and so has who owns it.
-        let other = replicas(owner, &self.containers[owner]).next();
-        let located = other
-            .filter(|_| owner != replica.service)
-            .unwrap_or(replica);
-        let address = ready::locate(self, target, located, path).await?;
+        let stack = self.launch.stack;
+        let located = has_network_of(stack, self.containers, replica.service, replica.id);
+        let address = ready::locate(self, target, (&replica.name(), located), path).await?;
         if let Some(probe) = self.launch.ready {
             ready::until_answered(self, &replica.name(), address, probe).await;
         }

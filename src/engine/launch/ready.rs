@@ -7,7 +7,7 @@ use super::LaunchError;
 use super::follow::Watch;
 use super::request::{Launch, uses_host_network};
 use crate::engine::{
-    Engine, LaunchTarget, ProbeFailure, ReadyProbe, Replica, RunState, TargetPath,
+    ContainerId, Engine, LaunchTarget, ProbeFailure, ReadyProbe, RunState, TargetPath,
 };
 
 /// First and longest pause between two looks of which the engine told nothing. Short at
@@ -59,7 +59,7 @@ pub(super) async fn refuse_taken_port<E: Engine>(
     }
 }
 
-/// Finds the target's address, once its container was started. `replica` is the
+/// Finds the target's address, once its container, `name`, was started. `id` is the
 /// container whose network it uses, which is its own in most stacks.
 ///
 /// Never comes back for a container that has ended already: it has no address,
@@ -67,25 +67,20 @@ pub(super) async fn refuse_taken_port<E: Engine>(
 pub(super) async fn locate<E: Engine>(
     watch: &Watch<'_, E>,
     target: &LaunchTarget,
-    replica: Replica<'_>,
+    (name, id): (&str, &ContainerId),
     path: TargetPath,
 ) -> Result<SocketAddr, LaunchError> {
     let seen = watch
         .engine()
-        .inspect(replica.id)
+        .inspect(id)
         .await
         .map_err(|source| LaunchError::Engine { source })?;
     if seen.state == RunState::Exited {
         return std::future::pending().await;
     }
-    let address = match path {
-        TargetPath::Direct => watch
-            .address_in(&target.service, &seen)
-            .map(|ip| SocketAddr::new(ip, target.port)),
-        TargetPath::Published => seen.published.get(&target.port).copied(),
-    };
+    let address = watch.address_in(target, &seen, path);
     address.ok_or_else(|| LaunchError::Unusable {
-        service: replica.name(),
+        service: name.to_owned(),
         problem: match path {
             TargetPath::Direct => "its container has no address on the stack's networks".to_owned(),
             TargetPath::Published => format!("the engine did not publish its port {}", target.port),

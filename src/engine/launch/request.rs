@@ -6,12 +6,13 @@ use std::time::Duration;
 use indexmap::{IndexMap, IndexSet};
 
 use super::LaunchError;
+use crate::engine::reach::network_mode;
 use crate::engine::replica::replicas;
 use crate::engine::{
     ClonedState, ContainerId, HostFacts, ImageFacts, Proof, ReadyProbe, Replica, TrialState,
     check_stack,
 };
-use crate::stack::{Condition, Healthcheck, Service, Stack, shared_service};
+use crate::stack::{Condition, Healthcheck, Service, Stack};
 
 /// The place in the stack that load is sent to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,6 +81,10 @@ pub struct Launched {
     pub targets: Vec<SocketAddr>,
     /// How it is reached.
     pub target_path: Option<TargetPath>,
+    /// How the containers are reached, be the target one of them or not.
+    pub path: TargetPath,
+    /// Engine names of the networks, by the stack's own.
+    pub networks: IndexMap<String, String>,
     /// What the limits were read back from.
     pub proof: Proof,
     /// Facts of every image used, by service; content digests included.
@@ -145,29 +150,6 @@ pub(super) fn target_path(launch: &Launch<'_>) -> Result<Option<TargetPath>, Lau
             launch.facts.endpoint
         ),
     })
-}
-
-/// The service whose network a service uses: its own, or that of `service:NAME`.
-pub(super) fn network_owner<'s>(stack: &'s Stack, service: &'s str) -> &'s str {
-    let mut owner = service;
-    // No chain is longer than the stack; a circle of them ends here too.
-    for _ in 0..stack.services.len() {
-        let mode = stack
-            .services
-            .get(owner)
-            .and_then(|s| s.network_mode.as_deref());
-        match mode.and_then(shared_service) {
-            Some(next) => owner = next,
-            None => break,
-        }
-    }
-    owner
-}
-
-/// The mode that replaces the networks a service is on, if one does.
-pub(super) fn network_mode<'s>(stack: &'s Stack, service: &'s str) -> Option<&'s str> {
-    let owner = stack.services.get(network_owner(stack, service))?;
-    owner.network_mode.as_deref()
 }
 
 /// Whether a service has the ports of the engine's host.

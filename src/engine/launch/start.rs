@@ -11,9 +11,10 @@ use super::follow::Watch;
 use super::ready::refuse_taken_port;
 use super::request::{
     Launch, Launched, TargetPath, check, creation_steps, has_healthcheck, may_complete,
-    n_containers, network_owner, target_path,
+    n_containers, target_path,
 };
 use crate::engine::golden::{LaunchVolumes, clone_volumes};
+use crate::engine::reach::network_owner;
 use crate::engine::replica::replica_name;
 use crate::engine::{
     ClonedState, ContainerId, ContainerRequest, Engine, ImageFacts, Lease, Proof, TrialTag,
@@ -126,6 +127,8 @@ pub async fn start<E: Engine>(
         warnings,
         targets,
         target_path: path,
+        path: path_of_all(launch, path),
+        networks,
         proof: Proof::Inspect,
         images,
         cloned,
@@ -299,13 +302,19 @@ async fn create_all<E: Engine>(
     })
 }
 
+/// How the containers are reached. Without a target nothing says how the stack is; whether
+/// containers can be reached directly does.
+fn path_of_all(launch: &Launch<'_>, path: Option<TargetPath>) -> TargetPath {
+    path.unwrap_or(if launch.facts.direct {
+        TargetPath::Direct
+    } else {
+        TargetPath::Published
+    })
+}
+
 /// Ports of a service that must be reached through the loopback address.
-///
-/// Without a target nothing says how the stack is reached; whether containers can be
-/// does.
 fn ports_to_publish(launch: &Launch<'_>, path: Option<TargetPath>, service: &str) -> Vec<u16> {
-    let is_direct = path.map_or(launch.facts.direct, |path| path == TargetPath::Direct);
-    if is_direct {
+    if path_of_all(launch, path) == TargetPath::Direct {
         return Vec::new();
     }
     let places = launch.target.into_iter().chain(launch.asked);

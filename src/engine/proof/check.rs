@@ -124,7 +124,7 @@ impl ServiceReading {
             name: name.to_owned(),
             container: id.0.clone(),
             planned: PlannedLimits {
-                cpus: service.cpus,
+                cpus: service.cpu_cores(),
                 cpuset: service.cpuset.clone(),
                 mem_limit: service.mem_limit,
                 pids_limit: service.pids_limit,
