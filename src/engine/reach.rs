@@ -124,3 +124,100 @@ pub fn network_mode<'s>(stack: &'s Stack, service: &'s str) -> Option<&'s str> {
     let owner = stack.services.get(network_owner(stack, service))?;
     owner.network_mode.as_deref()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Health, Limits, RunState};
+    use crate::stack::{Attachment, Service};
+
+    fn service(mode: Option<&str>, networks: &[&str]) -> Service {
+        let attached = networks
+            .iter()
+            .map(|name| ((*name).to_owned(), Attachment::default()));
+        Service {
+            network_mode: mode.map(str::to_owned),
+            networks: attached.collect(),
+            ..Service::default()
+        }
+    }
+
+    #[test]
+    fn every_kind_of_network_leads_to_the_address_that_answers() {
+        let services = [
+            ("app", service(None, &["front", "back"])),
+            ("sidecar", service(Some("service:app"), &[])),
+            ("host", service(Some("host"), &[])),
+            ("bridge", service(Some("bridge"), &[])),
+            ("none", service(Some("none"), &[])),
+        ];
+        let services = services.map(|(name, service)| (name.to_owned(), service));
+        let stack = Stack {
+            services: services.into_iter().collect(),
+            ..Stack::default()
+        };
+        let networks = ["front", "back"].map(|name| (name.to_owned(), format!("ns-{name}")));
+        let networks = IndexMap::from(networks);
+        // As the engine says it: in no order of ours.
+        let seen = Inspection {
+            addresses: [("ns-back", 2), ("bridge", 3), ("ns-front", 1)]
+                .map(|(name, last)| (name.to_owned(), Ipv4Addr::new(10, 0, 0, last).into()))
+                .into(),
+            published: IndexMap::from([(80, "127.0.0.1:4000".parse().unwrap())]),
+            state: RunState::Running,
+            exit_code: None,
+            oom_killed: false,
+            restarts: 0,
+            health: Health::None,
+            limits: Limits::default(),
+            pid: 1,
+            image_digest: String::new(),
+            environment: Vec::new(),
+        };
+        let at = |service: &str, path| {
+            let place = LaunchTarget {
+                service: service.to_owned(),
+                port: 80,
+            };
+            address_of(&stack, &networks, &place, &seen, path).map(|found| found.to_string())
+        };
+        for (service, found) in [
+            ("app", Some("10.0.0.1:80")),
+            ("sidecar", Some("10.0.0.1:80")),
+            ("host", Some("127.0.0.1:80")),
+            ("bridge", Some("10.0.0.3:80")),
+            ("none", None),
+        ] {
+            assert_eq!(
+                at(service, TargetPath::Direct).as_deref(),
+                found,
+                "{service}"
+            );
+        }
+        assert_eq!(
+            at("sidecar", TargetPath::Published).as_deref(),
+            Some("127.0.0.1:4000")
+        );
+    }
+
+    #[test]
+    fn who_shares_a_network_is_looked_for_in_its_owner() {
+        let stack = Stack {
+            services: IndexMap::from([
+                ("app".to_owned(), service(None, &[])),
+                ("sidecar".to_owned(), service(Some("service:app"), &[])),
+            ]),
+            ..Stack::default()
+        };
+        let id = |text: &str| ContainerId(text.to_owned());
+        let containers = IndexMap::from([
+            ("app".to_owned(), vec![id("a")]),
+            ("sidecar".to_owned(), vec![id("s")]),
+        ]);
+        let of = |service: &str, own: &str| {
+            has_network_of(&stack, &containers, service, &id(own)).clone()
+        };
+        assert_eq!(of("sidecar", "s"), id("a"));
+        assert_eq!(of("app", "a"), id("a"));
+    }
+}

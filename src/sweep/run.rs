@@ -506,3 +506,50 @@ fn failure(job: &Job, source: ResultsError) -> SweepError {
         source,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_words_of_an_event_hold_a_secret() {
+        let mut secrets = Secrets::new([0; 16]);
+        secrets.hide("hunter2-hunter2");
+        let words = || "it said hunter2-hunter2".to_owned();
+        let kinds = [
+            EventKind::Warned { text: words() },
+            EventKind::StatePreparing {
+                source: words(),
+                step: words(),
+            },
+            EventKind::StateReady {
+                source: words(),
+                key: String::new(),
+                reused: false,
+                fingerprint: String::new(),
+                bytes: 0,
+                files: 0,
+                prepared_s: 0.0,
+                made_at: String::new(),
+                clones: 0,
+            },
+            EventKind::RunFinished {
+                run_id: String::new(),
+                folder: String::new(),
+                valid: 0,
+                suspect: 0,
+                failed: 0,
+                skipped: 0,
+                ended_early: Some(words()),
+                took_s: 0.0,
+            },
+        ];
+        for kind in kinds {
+            let told = format!("{:?}", redacted(kind, &secrets));
+            assert!(
+                !told.contains("hunter2") && told.contains("secret:"),
+                "{told}"
+            );
+        }
+    }
+}

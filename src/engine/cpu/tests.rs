@@ -564,3 +564,43 @@ proptest::proptest! {
         }
     }
 }
+
+/// Two containers of two CPUs each.
+fn two_of_two() -> Stack {
+    let app = Service {
+        replicas: Some(2),
+        ..service(Some(2.0))
+    };
+    stack(app, &[("db", service(Some(1.0)))])
+}
+
+#[test]
+fn limits_that_add_up_to_more_than_there_is_are_said_of_the_whole_stack() {
+    let tiers = [
+        ("1", vec![app_and_db(1.0)]),
+        ("4", vec![app_and_db(1.0), two_of_two()]),
+    ];
+    let plan = on(two_cores()).try_plan(&tiers).unwrap();
+    let told = plan.warnings("cpus");
+    let words = "cpus = 4: limits of the stack add up to 5 of 2 CPUs".to_owned();
+    assert!(told.contains(&words), "{told:?}");
+    let lines = plan.lines("cpus");
+    let notes = lines.iter().filter(|line| line.contains("add up to"));
+    assert_eq!(notes.count(), 1, "{lines:?}");
+}
+
+#[test]
+fn containers_whose_cpus_of_their_own_are_too_few_are_owed_them_and_a_quota_is_no_substitute() {
+    let tiers = [("2", vec![app_and_db(2.0)]), ("4", vec![two_of_two()])];
+    for (asked, owed) in [
+        (on(two_cores()).cpuset(), [false, true]),
+        (on(two_cores()), [false, false]),
+    ] {
+        let plan = asked.try_plan(&tiers).unwrap();
+        let is_owed = tiers.iter().map(|(tier, stacks)| {
+            let launched = plan.apply(tier, &stacks[0]);
+            plan.owes_cpus_to("app", &launched.services["app"])
+        });
+        assert_eq!(is_owed.collect::<Vec<_>>(), owed);
+    }
+}

@@ -6,6 +6,7 @@
 
 mod ahead;
 mod bench;
+mod contained;
 mod proofs;
 mod replicas;
 mod state;

@@ -27,7 +27,7 @@ fn kernel(quota_us: i64) -> KernelLimits {
     }
 }
 
-fn lines(bench: &Bench) -> Vec<Value> {
+pub(super) fn lines(bench: &Bench) -> Vec<Value> {
     let path = bench.folder.path().join("results/r/proofs.jsonl");
     let text = fs_err::read_to_string(path).unwrap();
     text.lines()
@@ -198,7 +198,7 @@ async fn a_quota_changed_and_changed_back_inside_a_window_is_seen() {
     assert_eq!(last["edge"], "inside");
 }
 
-fn knob(port: u16, reported: Reported, expected: &str) -> Knob {
+pub(super) fn knob(port: u16, reported: Reported, expected: &str) -> Knob {
     Knob {
         url: format!("http://app:{port}/metrics"),
         place: LaunchTarget {
@@ -211,11 +211,11 @@ fn knob(port: u16, reported: Reported, expected: &str) -> Knob {
     }
 }
 
-fn series(name: &str) -> Reported {
+pub(super) fn series(name: &str) -> Reported {
     Reported::Series(Series::parse(name).unwrap())
 }
 
-fn page(address: std::net::SocketAddr, body: &str) -> Behaviour {
+pub(super) fn page(address: std::net::SocketAddr, body: &str) -> Behaviour {
     Behaviour {
         pages: HashMap::from([("/metrics".to_owned(), body.to_owned())]),
         ..at(address)

@@ -8,7 +8,7 @@ use crate::engine::fake::{Behaviour, FakeExit};
 use crate::stack::Stack;
 
 /// A bench whose app has so many containers, each with a server of its own.
-async fn bench(n_trials: u32, replicas: u32) -> Bench {
+pub(super) async fn bench(n_trials: u32, replicas: u32) -> Bench {
     let mut bench = Bench::new(n_trials).await;
     let port = bench.port();
     for number in 1..=replicas {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use indexmap::IndexMap;
 
 use super::bench::{Bench, verdicts};
-use crate::engine::CloneWay;
 use crate::engine::fake::{Behaviour, FakeCall, FakeEngine, FakeExit};
+use crate::engine::{CloneWay, Engine};
 use crate::event::EventKind;
 use crate::stack::{Mount, MountSource, Service, Stack, Volume};
 use crate::sweep::*;
@@ -57,7 +57,7 @@ fn answers(content: &str) -> Behaviour {
     }
 }
 
-async fn bench(n: u32, state: StatePlan) -> Bench {
+pub(super) async fn bench(n: u32, state: StatePlan) -> Bench {
     let mut bench = Bench::new(n).await;
     for job in &mut bench.plan.jobs {
         job.stack = Arc::new(with_volume(&job.stack));
@@ -91,7 +91,7 @@ fn golden(bench: &Bench, seed: Option<SeedSpec>) -> StatePlan {
     })
 }
 
-async fn golden_bench(n: u32, seed: Option<SeedSpec>) -> Bench {
+pub(super) async fn golden_bench(n: u32, seed: Option<SeedSpec>) -> Bench {
     let mut bench = bench(n, StatePlan::Fresh).await;
     bench.plan.state = golden(&bench, seed);
     bench
@@ -330,6 +330,40 @@ async fn every_request_of_a_seeding_workload_must_succeed() {
 }
 
 #[tokio::test]
+async fn a_seed_may_be_sent_elsewhere_than_the_load_where_ports_are_published() {
+    let seed_server = super::bench::server().await;
+    let seed = |bench: &Bench| {
+        let target = TargetSpec::Service {
+            service: "app".to_owned(),
+            port: seed_server.port(),
+            base_path: String::new(),
+        };
+        let load = SeedLoad {
+            workload: Arc::clone(&bench.plan.workload),
+            target: Some(target),
+            users: 1,
+            journeys: 5,
+        };
+        SeedSpec {
+            service: None,
+            workload: Some(load),
+            timeout: Duration::from_secs(20),
+        }
+    };
+    for direct in [true, false] {
+        let mut bench = bench(1, StatePlan::Fresh).await;
+        bench.engine.set_facts(crate::engine::HostFacts {
+            direct,
+            local: true,
+            ..bench.engine.describe().await.unwrap()
+        });
+        bench.plan.state = golden(&bench, Some(seed(&bench)));
+        let came = bench.run_on(|_, _| {}).await;
+        assert_eq!(came.summary.valid, 1, "{:?}", came.summary);
+    }
+}
+
+#[tokio::test]
 async fn an_interrupt_while_preparing_leaves_nothing() {
     let bench = golden_bench(1, Some(seeded_by_service())).await;
     let came = bench
@@ -347,7 +381,7 @@ async fn an_interrupt_while_preparing_leaves_nothing() {
     assert_eq!(bench.engine.existing(), Vec::<String>::new());
 }
 
-fn hook(service: &str) -> Hook {
+pub(super) fn hook(service: &str) -> Hook {
     Hook {
         service: service.to_owned(),
         exec: vec!["psql".to_owned(), "-c".to_owned(), "CHECKPOINT".to_owned()],
@@ -355,7 +389,7 @@ fn hook(service: &str) -> Hook {
     }
 }
 
-async fn hooked(service: &str, answer: (i64, &str)) -> Bench {
+pub(super) async fn hooked(service: &str, answer: (i64, &str)) -> Bench {
     let mut bench = Bench::new(1).await;
     for job in &mut bench.plan.jobs {
         job.phases.truncate(2);
