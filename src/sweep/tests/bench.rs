@@ -193,7 +193,7 @@ impl Bench {
         let columns = TrialColumns {
             axes: vec!["web".to_owned()],
             variables: Vec::new(),
-            services: vec!["app".to_owned()],
+            services: self.plan.jobs[0].stack.services.keys().cloned().collect(),
         };
         let mut sinks = Sinks {
             trials: TrialsCsv::open(&folder.trials_csv(), columns).unwrap(),
