@@ -109,7 +109,7 @@ pub(super) async fn up(
     printer.note("Ctrl-C takes it down (so does `nightsweep down` from another terminal)");
     tokio::select! {
         () = interrupts.wait() => {}
-        () = until_one_ends(&*engine, &launched, printer) => {}
+        () = until_one_ends(&engine, &launched, printer) => {}
     }
     release(lease, printer).await;
     Ok(Outcome::Done)

@@ -93,10 +93,8 @@ pub(super) fn address_of(
         None => {
             let owner = stack.services.get(network_owner(stack, &place.service))?;
             let attached = owner.networks.keys();
-            let named = attached.filter_map(|name| networks.get(name));
-            *named
-                .filter_map(|network| seen.addresses.get(network))
-                .next()?
+            let mut named = attached.filter_map(|name| networks.get(name));
+            *named.find_map(|network| seen.addresses.get(network))?
         }
     };
     Some(SocketAddr::new(ip, place.port))

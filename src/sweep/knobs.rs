@@ -43,27 +43,27 @@ pub struct Knob {
 
 /// What came of asking for a knob.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Asked {
+enum Answer {
     /// The planned value, as the service says it.
     Said(String),
     /// Another value, or an answer without one: a sentence.
     Differs(String),
     /// No answer that could say anything: a sentence.
-    NotAsked(String),
+    Silent(String),
 }
 
-impl Asked {
+impl Answer {
     fn wrong(&self) -> Option<&str> {
         match self {
             Self::Said(_) => None,
-            Self::Differs(words) | Self::NotAsked(words) => Some(words),
+            Self::Differs(words) | Self::Silent(words) => Some(words),
         }
     }
 
     /// Which of two answers is the one to tell of.
     fn graver(self, other: Self) -> Self {
         match (&self, &other) {
-            (Self::Differs(_), _) | (Self::NotAsked(_), Self::Said(_) | Self::NotAsked(_)) => self,
+            (Self::Differs(_), _) | (Self::Silent(_), Self::Said(_) | Self::Silent(_)) => self,
             _ => other,
         }
     }
@@ -84,8 +84,8 @@ impl<E: Engine> Trial<'_, '_, E> {
             answer = self.check_knobs(launched, "ready") => answer,
         };
         match answer {
-            Asked::Said(_) => None,
-            Asked::Differs(words) | Asked::NotAsked(words) => {
+            Answer::Said(_) => None,
+            Answer::Differs(words) | Answer::Silent(words) => {
                 let reason = Reason::new("knob_not_applied", words);
                 Some(watched.explain(Signal::Broke(reason)).await)
             }
@@ -117,12 +117,12 @@ impl<E: Engine> Trial<'_, '_, E> {
             answer = self.check_knobs(launched, "end") => answer,
         };
         match answer {
-            Asked::Said(_) => None,
-            Asked::Differs(words) => {
+            Answer::Said(_) => None,
+            Answer::Differs(words) => {
                 self.windows.clear();
                 Some(Signal::Broke(Reason::new("knob_not_applied", words)))
             }
-            Asked::NotAsked(words) => {
+            Answer::Silent(words) => {
                 self.is_knob_not_asked = true;
                 (self.emit)(EventKind::Warned {
                     text: format!("trial {}, after its load: {words}", self.job.trial),
@@ -133,18 +133,18 @@ impl<E: Engine> Trial<'_, '_, E> {
     }
 
     /// Asks for every knob of the cell; of their answers, the gravest.
-    async fn check_knobs(&mut self, launched: &Launched, edge: &'static str) -> Asked {
+    async fn check_knobs(&mut self, launched: &Launched, edge: &'static str) -> Answer {
         let knobs = &self.job.knobs;
         if knobs.is_empty() {
-            return Asked::Said(String::new());
+            return Answer::Said(String::new());
         }
         let (engine, stack) = (&**self.shared.engine, &*self.job.stack);
         let asks = knobs.iter().map(|knob| ask(engine, launched, stack, knob));
         let answers = join_all(asks).await;
-        let line = |(knob, answer): (&Knob, &Asked)| {
+        let line = |(knob, answer): (&Knob, &Answer)| {
             let found = match answer {
-                Asked::Said(found) => Some(found),
-                Asked::Differs(_) | Asked::NotAsked(_) => None,
+                Answer::Said(found) => Some(found),
+                Answer::Differs(_) | Answer::Silent(_) => None,
             };
             json!({
                 "url": knob.url,
@@ -152,32 +152,32 @@ impl<E: Engine> Trial<'_, '_, E> {
                 "planned": knob.expected,
                 "found": found,
                 "wrong": answer.wrong(),
-                "not_asked": matches!(answer, Asked::NotAsked(_)),
+                "not_asked": matches!(answer, Answer::Silent(_)),
             })
         };
         let lines: Vec<Value> = knobs.iter().zip(&answers).map(line).collect();
         self.keep_proof(None, edge, json!({ "knobs": lines }));
         answers
             .into_iter()
-            .fold(Asked::Said(String::new()), |gravest, answer| {
+            .fold(Answer::Said(String::new()), |gravest, answer| {
                 gravest.graver(answer)
             })
     }
 }
 
 /// Asks until the planned value is said; else what was said last, in words.
-async fn ask<E: Engine>(engine: &E, launched: &Launched, stack: &Stack, knob: &Knob) -> Asked {
+async fn ask<E: Engine>(engine: &E, launched: &Launched, stack: &Stack, knob: &Knob) -> Answer {
     let begun = Instant::now();
     // What was once said stands until the service says something else.
-    let mut seen = Asked::NotAsked("no answer".to_owned());
+    let mut seen = Answer::Silent("no answer".to_owned());
     loop {
         let left = KNOB_LIMIT.saturating_sub(begun.elapsed());
         let once = ask_once(engine, launched, stack, knob, left);
         seen = match tokio::time::timeout(left, once).await {
-            Ok(Asked::Said(found)) => return Asked::Said(found),
-            Ok(answer @ Asked::Differs(_)) => answer,
-            Ok(answer @ Asked::NotAsked(_)) if !matches!(seen, Asked::Differs(_)) => answer,
-            Ok(Asked::NotAsked(_)) | Err(_) => seen,
+            Ok(Answer::Said(found)) => return Answer::Said(found),
+            Ok(answer @ Answer::Differs(_)) => answer,
+            Ok(answer @ Answer::Silent(_)) if !matches!(seen, Answer::Differs(_)) => answer,
+            Ok(Answer::Silent(_)) | Err(_) => seen,
         };
         if begun.elapsed() + KNOB_PAUSE >= KNOB_LIMIT {
             let sentence = |seen: String| {
@@ -190,9 +190,9 @@ async fn ask<E: Engine>(engine: &E, launched: &Launched, stack: &Stack, knob: &K
                 )
             };
             return match seen {
-                Asked::Said(found) => Asked::Said(found),
-                Asked::Differs(seen) => Asked::Differs(sentence(seen)),
-                Asked::NotAsked(seen) => Asked::NotAsked(sentence(seen)),
+                Answer::Said(found) => Answer::Said(found),
+                Answer::Differs(seen) => Answer::Differs(sentence(seen)),
+                Answer::Silent(seen) => Answer::Silent(sentence(seen)),
             };
         }
         tokio::time::sleep(KNOB_PAUSE).await;
@@ -206,14 +206,14 @@ async fn ask_once<E: Engine>(
     stack: &Stack,
     knob: &Knob,
     limit: Duration,
-) -> Asked {
+) -> Answer {
     let service = &knob.place.service;
     let containers = launched
         .containers
         .get(service)
         .map_or(&[][..], Vec::as_slice);
     if containers.is_empty() {
-        return Asked::NotAsked(format!("service `{service}` is not launched"));
+        return Answer::Silent(format!("service `{service}` is not launched"));
     }
     let asks = containers
         .iter()
@@ -221,8 +221,8 @@ async fn ask_once<E: Engine>(
     // Of several containers, the one that differs is the one to tell of.
     let answers = join_all(asks).await.into_iter();
     answers
-        .reduce(Asked::graver)
-        .unwrap_or_else(|| Asked::NotAsked("no answer".to_owned()))
+        .reduce(Answer::graver)
+        .unwrap_or_else(|| Answer::Silent("no answer".to_owned()))
 }
 
 async fn ask_container<E: Engine>(
@@ -232,11 +232,11 @@ async fn ask_container<E: Engine>(
     knob: &Knob,
     id: &ContainerId,
     limit: Duration,
-) -> Asked {
+) -> Answer {
     let LaunchTarget { service, port } = &knob.place;
     let address = match reach(engine, launched, stack, &knob.place, id).await {
         Ok(address) => address,
-        Err(error) => return Asked::NotAsked(format!("cannot be asked: {}", chain(&error))),
+        Err(error) => return Answer::Silent(format!("cannot be asked: {}", chain(&error))),
     };
     let probe = ReadyProbe {
         path: knob.path.clone(),
@@ -245,14 +245,14 @@ async fn ask_container<E: Engine>(
     };
     let page = match engine.fetch(address, &probe, limit).await {
         Ok(page) => page,
-        Err(failure) => return Asked::NotAsked(format!("cannot be asked: {failure}")),
+        Err(failure) => return Answer::Silent(format!("cannot be asked: {failure}")),
     };
     if page.status != 200 {
-        return Asked::NotAsked(format!("the answer has status {}", page.status));
+        return Answer::Silent(format!("the answer has status {}", page.status));
     }
     match knob.reported.find(&page.body) {
-        Ok(found) if is_same_value(&found, &knob.expected) => Asked::Said(found),
-        Ok(found) => Asked::Differs(format!("it is {found}")),
-        Err(why) => Asked::Differs(format!("the answer {why}")),
+        Ok(found) if is_same_value(&found, &knob.expected) => Answer::Said(found),
+        Ok(found) => Answer::Differs(format!("it is {found}")),
+        Err(why) => Answer::Differs(format!("the answer {why}")),
     }
 }

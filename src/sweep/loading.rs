@@ -171,17 +171,16 @@ impl<E: Engine> Trial<'_, '_, E> {
                         Err(wrong) => Signal::Broke(self.changed_inside(&wrong)),
                     }
                 }
-                signal = load.next() => match signal {
-                    Some(signal) => match self.hear(load, signal, launched, watched).await {
+                signal = load.next() => if let Some(signal) = signal {
+                    match self.hear(load, signal, launched, watched).await {
                         Some(signal) => signal,
                         None => continue,
-                    },
-                    None => {
-                        // From here on nothing is sent: asking is no load.
-                        ended = Some(Instant::now());
-                        let wrong = self.ask_at_end(launched, watched).await;
-                        wrong.unwrap_or_else(|| Signal::LoadDone { is_good: self.is_measured() })
                     }
+                } else {
+                    // From here on nothing is sent: asking is no load.
+                    ended = Some(Instant::now());
+                    let wrong = self.ask_at_end(launched, watched).await;
+                    wrong.unwrap_or_else(|| Signal::LoadDone { is_good: self.is_measured() })
                 },
                 () = &mut deadline => Signal::DeadlinePassed,
             };

@@ -17,8 +17,8 @@ use crate::engine::golden::{LaunchVolumes, clone_volumes};
 use crate::engine::reach::network_owner;
 use crate::engine::replica::replica_name;
 use crate::engine::{
-    ClonedState, ContainerId, ContainerRequest, Engine, ImageFacts, Lease, Proof, TrialTag,
-    check_limits,
+    ClonedState, ContainerId, ContainerRequest, Engine, EngineError, ImageFacts, Lease, Proof,
+    TrialTag, check_limits,
 };
 use crate::stack::{Condition, Stack};
 
@@ -193,16 +193,14 @@ struct Created {
     cloned: Option<ClonedState>,
 }
 
-/// Creates everything. All calls are awaited even when one fails: a call that is
-/// dropped half-way may still create, after the clean-up has looked.
-async fn create_all<E: Engine>(
-    engine: &E,
-    tag: &TrialTag,
-    launch: &Launch<'_>,
-    path: Option<TargetPath>,
-) -> Result<Created, LaunchError> {
+/// What things are called in the engine, by the stack's own names.
+struct Names {
+    networks: IndexMap<String, String>,
+    volumes: IndexMap<String, String>,
+}
+
+fn names_of(tag: &TrialTag, launch: &Launch<'_>) -> Names {
     let stack = launch.stack;
-    let labels = tag.labels();
     let named = |part: &String| (part.clone(), tag.name(part));
     let networks: IndexMap<String, String> = stack
         .networks
@@ -224,8 +222,25 @@ async fn create_all<E: Engine>(
             },
         )
         .collect();
-    let failed = |what: String| move |source| LaunchError::CreateFailed { what, source };
+    Names { networks, volumes }
+}
 
+fn failed(what: String) -> impl FnOnce(EngineError) -> LaunchError {
+    move |source| LaunchError::CreateFailed { what, source }
+}
+
+/// Creates everything. All calls are awaited even when one fails: a call that is
+/// dropped half-way may still create, after the clean-up has looked.
+async fn create_all<E: Engine>(
+    engine: &E,
+    tag: &TrialTag,
+    launch: &Launch<'_>,
+    path: Option<TargetPath>,
+) -> Result<Created, LaunchError> {
+    let stack = launch.stack;
+    let labels = tag.labels();
+    let Names { networks, volumes } = names_of(tag, launch);
+    let kept = |name: &String| launch.state.and_then(|state| state.kept.get(name));
     let own_networks = stack
         .networks
         .iter()
@@ -264,6 +279,24 @@ async fn create_all<E: Engine>(
         .collect::<Result<(), _>>()?;
     let cloned = cloned?;
 
+    let names = Names { networks, volumes };
+    let containers = create_containers(engine, tag, launch, path, &names).await?;
+    Ok(Created {
+        networks: names.networks,
+        containers,
+        cloned,
+    })
+}
+
+/// Creates the containers, all of one step side by side.
+async fn create_containers<E: Engine>(
+    engine: &E,
+    tag: &TrialTag,
+    launch: &Launch<'_>,
+    path: Option<TargetPath>,
+    names: &Names,
+) -> Result<IndexMap<String, Vec<ContainerId>>, LaunchError> {
+    let stack = launch.stack;
     // Whatever shares something with another container needs that one's identifier.
     let mut containers: IndexMap<String, Vec<ContainerId>> = IndexMap::new();
     for step in creation_steps(stack) {
@@ -272,7 +305,7 @@ async fn create_all<E: Engine>(
             (0..of).map(move |index| (*name, index, of))
         });
         let make_containers = join_all(each_container.map(|(name, index, of)| {
-            let (networks, volumes, containers) = (&networks, &volumes, &containers);
+            let (networks, volumes, containers) = (&names.networks, &names.volumes, &containers);
             async move {
                 let request = ContainerRequest {
                     name: container_name(tag, stack, name, index, of),
@@ -295,11 +328,7 @@ async fn create_all<E: Engine>(
     }
     // In the order of the stack, whatever the order of their creation was.
     containers.sort_by_key(|name, _| stack.services.get_index_of(name));
-    Ok(Created {
-        networks,
-        containers,
-        cloned,
-    })
+    Ok(containers)
 }
 
 /// How the containers are reached. Without a target nothing says how the stack is; whether

@@ -149,7 +149,7 @@ async fn a_container_that_dies_in_a_hook_has_exited_however_the_hook_ends() {
                 }
                 let engine = Arc::clone(&bench.engine);
                 after_call(&bench, "exec app", move || engine.end("app", KILLED));
-                let came = bench.run(|_, _| {}).await;
+                let came = Box::pin(bench.run(|_, _| {})).await;
                 assert_eq!(
                     verdicts(&came.rows),
                     [(1, "first", "failed", Some("exited"))],
@@ -225,7 +225,7 @@ async fn nothing_is_measured_beside_containers_that_could_not_be_removed() {
         .run_until(async {
             // Nothing is under load any more: the minutes of trying again need not be real.
             after_call(&bench, "remove app", tokio::time::pause);
-            bench.run_on(|_, _| {}).await
+            Box::pin(bench.run_on(|_, _| {})).await
         })
         .await;
     assert_eq!(
