@@ -227,3 +227,57 @@ pub(super) async fn remove_all<E: Engine>(
 fn is_removable(thing: &Leftover) -> bool {
     !thing.labels.contains_key(LABEL_GOLDEN)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::fake::{FakeCall, FakeEngine, FakeFault};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_removal_that_is_cut_off_leaves_the_mark_of_a_creation_that_was() {
+        let engine = Arc::new(FakeEngine::new());
+        let tag = TrialTag {
+            run_id: "run-1".to_owned(),
+            trial: "1".to_owned(),
+            cell_id: "cell".to_owned(),
+            owner: "h:1/2/3".parse().unwrap(),
+        };
+        let lease = Lease::take(Arc::clone(&engine), tag);
+        lease.set_creating(true);
+        engine.fault(FakeCall::List, 1, FakeFault::Hang);
+        let cut_off = tokio::time::timeout(Duration::from_secs(1), lease.clear()).await;
+        assert!(cut_off.is_err());
+        let before = engine.calls().len();
+        assert!(lease.clear().await.is_complete());
+        // One empty answer is no proof while a creation may still appear; afterwards it is.
+        assert_eq!(engine.calls().len() - before, 2);
+        assert!(lease.release().await.is_complete());
+        assert_eq!(engine.calls().len() - before, 3);
+    }
+
+    #[test]
+    fn only_containers_and_what_nobody_can_tell_may_still_run() {
+        let left = |kind| {
+            let thing = Leftover {
+                kind,
+                id: "x".to_owned(),
+                name: "x".to_owned(),
+                labels: crate::engine::Labels::new(),
+            };
+            let error = EngineError::timed_out("remove", "x", TEARDOWN_LIMIT);
+            TeardownReport {
+                left: vec![(thing, error)],
+                ..TeardownReport::default()
+            }
+        };
+        assert!(left(LeftoverKind::Container).may_still_run());
+        assert!(!left(LeftoverKind::Network).may_still_run());
+        assert!(!left(LeftoverKind::Volume).may_still_run());
+        let unknown = Some(EngineError::timed_out("list", "x", TEARDOWN_LIMIT));
+        let unknown = TeardownReport {
+            unknown,
+            ..TeardownReport::default()
+        };
+        assert!(unknown.may_still_run());
+    }
+}

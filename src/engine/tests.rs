@@ -613,19 +613,3 @@ async fn of_two_that_prepare_the_same_the_first_seal_stands() {
         "its data is thrown away"
     );
 }
-
-#[tokio::test(start_paused = true)]
-async fn a_removal_that_is_cut_off_leaves_the_mark_of_a_creation_that_was() {
-    let engine = Arc::new(FakeEngine::new());
-    let lease = Lease::take(Arc::clone(&engine), tag(&dead_owner()));
-    lease.set_creating(true);
-    engine.fault(FakeCall::List, 1, FakeFault::Hang);
-    let cut_off = tokio::time::timeout(Duration::from_secs(1), lease.clear()).await;
-    assert!(cut_off.is_err());
-    let before = engine.calls().len();
-    assert!(lease.clear().await.is_complete());
-    // One empty answer is no proof while a creation may still appear; afterwards it is.
-    assert_eq!(engine.calls().len() - before, 2);
-    assert!(lease.release().await.is_complete());
-    assert_eq!(engine.calls().len() - before, 3);
-}

