@@ -449,6 +449,7 @@ async fn clean_takes_only_what_a_dead_owner_left() {
     let dry = CleanRequest {
         run_id: None,
         golden: false,
+        images: false,
         is_dry_run: true,
     };
     let report = clean(&engine, &dry).await.unwrap();
@@ -489,6 +490,7 @@ async fn a_named_run_is_cleaned_unless_its_owner_lives() {
     let named = |run: &str| CleanRequest {
         run_id: Some(run.to_owned()),
         golden: false,
+        images: false,
         is_dry_run: false,
     };
     let engine = littered();
@@ -573,6 +575,7 @@ async fn golden_volumes_are_cleaned_when_asked_for_and_nobody_living_uses_them()
 
     let all = CleanRequest {
         golden: true,
+        images: false,
         ..CleanRequest::default()
     };
     let report = clean(&engine, &all).await.unwrap();
@@ -582,6 +585,41 @@ async fn golden_volumes_are_cleaned_when_asked_for_and_nobody_living_uses_them()
     let why: Vec<&str> = report.kept.iter().map(|(_, why)| why.as_str()).collect();
     assert!(why.contains(&"run r2 uses it"), "{why:?}");
     assert!(engine.existing().contains(&busy), "somebody is at it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn built_images_go_when_asked_for_and_no_run_lives() {
+    let engine = FakeEngine::new();
+    let built = Labels::from([("nightsweep.build".to_owned(), "k".to_owned())]);
+    engine.add_existing(LeftoverKind::Image, "nightsweep/build:k", built);
+    engine.add_existing(LeftoverKind::Image, "theirs:1", Labels::new());
+    let owned = |owner: &str| {
+        Labels::from([
+            (LABEL_RUN.to_owned(), "r1".to_owned()),
+            (LABEL_OWNER.to_owned(), owner.to_owned()),
+        ])
+    };
+    let asked = CleanRequest {
+        images: true,
+        ..CleanRequest::default()
+    };
+    let plain = clean(&engine, &CleanRequest::default()).await.unwrap();
+    assert!(plain.removed.is_empty(), "{plain:?}");
+
+    let alive = Owner::current().unwrap().to_string();
+    engine.add_existing(LeftoverKind::Network, "alive", owned(&alive));
+    let report = clean(&engine, &asked).await.unwrap();
+    assert!(report.removed.is_empty(), "{report:?}");
+    let why: Vec<&str> = report.kept.iter().map(|(_, why)| why.as_str()).collect();
+    assert!(why.contains(&"run r1 may use it"), "{why:?}");
+
+    let engine = FakeEngine::new();
+    let built = Labels::from([("nightsweep.build".to_owned(), "k".to_owned())]);
+    engine.add_existing(LeftoverKind::Image, "nightsweep/build:k", built);
+    engine.add_existing(LeftoverKind::Image, "theirs:1", Labels::new());
+    let report = clean(&engine, &asked).await.unwrap();
+    assert_eq!(report.removed.len(), 1);
+    assert_eq!(engine.existing(), ["theirs:1"]);
 }
 
 #[tokio::test(start_paused = true)]
