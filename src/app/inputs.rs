@@ -53,8 +53,9 @@ impl Inputs {
         let matrix_text = read_matrix(path)?;
         let sweep = matrix::read(path, &matrix_text)?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        let (compose, workload, workload_path) = read_files(&sweep, folder, environment)?;
         let settings: IndexMap<String, String> = arguments.settings.iter().cloned().collect();
+        let (compose, workload, workload_path) =
+            read_files(&sweep, folder, environment, &settings)?;
 
         let mut problems = Vec::new();
         check_settings(&sweep, &settings, path, &mut problems);
@@ -329,6 +330,7 @@ fn read_files(
     sweep: &Sweep,
     folder: &Path,
     environment: &Environment,
+    settings: &IndexMap<String, String>,
 ) -> Result<(ComposeFiles, Workload, PathBuf), Problems> {
     let mut problems = Vec::new();
     let paths: Vec<PathBuf> = sweep
@@ -359,7 +361,7 @@ fn read_files(
     {
         None
     } else {
-        let read = ComposeFiles::read_in(&paths, environment.variables());
+        let read = ComposeFiles::read_in(&paths, environment.variables(), settings);
         let read = read.and_then(|files| match &sweep.overrides {
             Some(tree) => files.with_override(tree),
             None => Ok(files),

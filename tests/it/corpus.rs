@@ -110,13 +110,15 @@ impl Bench {
 
     fn attempt(&self, profiles: &[&str]) -> Result<Resolution, Problems> {
         let profiles: Vec<String> = profiles.iter().map(ToString::to_string).collect();
-        ComposeFiles::read_in(&self.paths, &self.variables)?.resolve(&ResolveRequest {
-            cell: &IndexMap::new(),
-            environment: &self.variables,
-            roots: &[],
-            profiles: &profiles,
-            shared: &self.shared,
-        })
+        ComposeFiles::read_in(&self.paths, &self.variables, &IndexMap::new())?.resolve(
+            &ResolveRequest {
+                cell: &IndexMap::new(),
+                environment: &self.variables,
+                roots: &[],
+                profiles: &profiles,
+                shared: &self.shared,
+            },
+        )
     }
 
     /// Resolves again and again, supplying what is missing, until nothing more can be.
