@@ -246,6 +246,15 @@ impl Inputs {
         self.compose.service_names().iter().any(|name| name == host)
     }
 
+    /// Services that nightsweep itself must reach: the target, and those of `[[prove]]`.
+    pub(super) fn asked_services(&self) -> Vec<String> {
+        let target = &self.sweep.load.target.value.host;
+        let proving = self.sweep.proves.iter().map(|prove| &prove.url.value.host);
+        let names = self.compose.service_names();
+        let asked = std::iter::once(target).chain(proving);
+        asked.filter(|name| names.contains(name)).cloned().collect()
+    }
+
     /// Names and levels are what results are told by; `--set` is plain by choice.
     fn reveal_names_and_levels(&mut self) {
         let sweep = &self.sweep;

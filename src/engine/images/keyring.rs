@@ -4,7 +4,7 @@
 //! stands in `config.json`. **Invariant**: no credential is printed: debug forms
 //! are bare, and [`Keyring::texts`] names every text that must be hidden.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
@@ -78,7 +78,21 @@ impl Keyring {
     ///
     /// **Errors**: a helper is named that cannot be run, fails or hangs.
     pub async fn find(&self, image: &str) -> Answer {
-        let key = registry_key(image);
+        self.find_key(registry_key(image)).await
+    }
+
+    /// Credentials for every registry that the configuration names; what fails is left out.
+    pub async fn all(&self) -> Vec<Credentials> {
+        let file = &self.config.file;
+        let keys: BTreeSet<&String> = file.auths.keys().chain(file.cred_helpers.keys()).collect();
+        let mut found = Vec::new();
+        for key in keys {
+            found.extend(self.find_key(key).await.ok().flatten());
+        }
+        found
+    }
+
+    async fn find_key(&self, key: &str) -> Answer {
         if let Some(known) = self.lock().get(key) {
             return known.clone();
         }
@@ -197,7 +211,12 @@ async fn ask_helper(helper: &str, key: &str, search_path: Option<&str>) -> Answe
     };
     let output = tokio::time::timeout(HELPER_LIMIT, exchange)
         .await
-        .map_err(|_| failed(format!("no answer within {HELPER_LIMIT:?}")))?
+        .map_err(|_| {
+            failed(format!(
+                "no answer within {HELPER_LIMIT:?}; it may be waiting for a prompt to be answered: \
+                 unlock its store, then try again"
+            ))
+        })?
         .map_err(|error| failed(error.to_string()))?;
     let text = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
