@@ -38,18 +38,10 @@ const REASONS: [(&str, &str); 8] = [
 ];
 
 /// Why a stack that resolves cannot be launched, by words of the reason.
-const UNLAUNCHABLE: [(&str, &str); 4] = [
-    ("needs BuildKit", "a build with BuildKit"),
-    ("a service without a container", "a service with 0 replicas"),
-    (
-        "is one address for",
-        "a fixed address for several containers",
-    ),
-    (
-        "the root file system is read only",
-        "a config below a root that is read only",
-    ),
-];
+const UNLAUNCHABLE: [(&str, &str); 1] = [(
+    "is not an image reference",
+    "an image that is a placeholder",
+)];
 
 /// Names the file that the table is written to, where somebody wants it.
 const REPORT: &str = "NIGHTSWEEP_TEST_REPORT";
@@ -163,6 +155,9 @@ impl Bench {
             let stands_for_a_port = message.contains("is not a port");
             let value = if stands_for_a_port {
                 "8080".to_owned()
+            } else if message.contains(".image: ") {
+                // As a name and as a tag.
+                "1".to_owned()
             } else {
                 self.scratch.path().join("value").display().to_string()
             };
@@ -270,7 +265,9 @@ fn unlaunchable(entry: &str, stack: &Stack) -> String {
         let (_, reason) = known.unwrap_or_else(|| panic!("{entry}: {line}"));
         *counts.entry(reason).or_default() += 1;
     }
-    let counts = counts.iter().map(|(reason, n)| format!("{n} {reason}"));
+    let counts = counts
+        .iter()
+        .map(|(reason, n)| format!("{reason} ({n} services)"));
     counts.collect::<Vec<_>>().join(", ")
 }
 

@@ -296,6 +296,47 @@ mod tests {
         );
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_helper_that_waits_for_somebody_says_so() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("docker-credential-waits");
+        fs_err::write(&program, "#!/bin/sh\nexec /bin/sleep 100\n").unwrap();
+        let mode = std::fs::Permissions::from_mode(0o755);
+        fs_err::set_permissions(&program, mode).unwrap();
+        let config = CliConfig {
+            file: serde_json::from_str(r#"{"credsStore": "waits"}"#).unwrap(),
+            search_path: Some(folder.path().display().to_string()),
+            ..CliConfig::default()
+        };
+        let error = Keyring::new(config).find("postgres").await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "credential helper `docker-credential-waits`: no answer within 30s; it may be waiting \
+             for a prompt to be answered: unlock its store, then try again"
+        );
+    }
+
+    #[tokio::test]
+    async fn all_credentials_are_those_of_every_registry_that_is_named() {
+        let config = CliConfig {
+            file: serde_json::from_str(
+                r#"{"auths": {"a.example": {"auth": "dTpw"}, "b.example": {}},
+                    "credHelpers": {"c.example": "of-no-such-name"}}"#,
+            )
+            .unwrap(),
+            ..CliConfig::default()
+        };
+        let servers: Vec<String> = Keyring::new(config)
+            .all()
+            .await
+            .into_iter()
+            .map(|found| found.server)
+            .collect();
+        assert_eq!(servers, ["a.example"]);
+    }
+
     #[tokio::test]
     async fn every_stored_text_is_named_so_that_it_can_be_hidden() {
         let config = CliConfig {

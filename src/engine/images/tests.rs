@@ -483,7 +483,7 @@ async fn a_build_whose_bases_cannot_be_told_is_given_all_credentials() {
     )]);
     for (steps, expected) in [
         (
-            "ARG X\nFROM $X\n",
+            "FROM $X\n",
             &["a.example", "https://index.docker.io/v1/"][..],
         ),
         ("FROM a.example/base\n", &["a.example"]),
