@@ -258,13 +258,14 @@ fn below_deploy(path: &[&str], value: Scalar) -> (&'static str, PlacedValue) {
 
 #[test]
 fn every_form_of_a_setting_gives_way_to_what_an_inline_override_says() {
+    type Value = fn(&Service) -> Option<i64>;
+
     let integer = |n: i64| PlacedValue::Scalar(Scalar::Integer(n));
     let limits = |key, n| below_deploy(&["resources", "limits", key], Scalar::Integer(n));
     let reserved = below_deploy(
         &["resources", "reservations", "memory"],
         Scalar::Integer(9 << 20),
     );
-    type Value = fn(&Service) -> Option<i64>;
     let cpus: Value = |service| service.cpus.map(|cpus| cpus as i64);
     let quota: Value = |service| service.cpu_quota;
     let memory: Value = |service| service.mem_reservation.and_then(|n| n.try_into().ok());
