@@ -270,7 +270,7 @@ fn builds_that_cannot_be_read_are_found_by_check() {
     let built = COMPOSE.replace("image: app:1", "build: ./nowhere");
     sandbox.write("compose.yaml", &built);
     let ended = sandbox.run(&["check"]).exits(2);
-    let said = "compose.yaml:3:12: the build of `app`: the context ";
+    let said = "compose.yaml:3:5: the build of `app`: the context ";
     assert!(ended.stderr.contains(said), "{}", ended.stderr);
     assert!(
         ended.stderr.contains("nowhere is no folder"),
@@ -338,7 +338,8 @@ fn half_an_engine() -> std::net::SocketAddr {
 #[test]
 fn doctor_tells_of_the_host_though_the_engine_fails() {
     let address = half_an_engine();
-    let mut command = Sandbox::new().command(&["doctor"]);
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.command(&["doctor"]);
     command.env("DOCKER_HOST", format!("tcp://{address}"));
     let ended = Ended::of(&command.output().unwrap()).exits(3);
     let lines: Vec<&str> = ended.stdout.lines().collect();
