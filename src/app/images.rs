@@ -52,6 +52,9 @@ pub(super) async fn prepare<E: Engine>(
         secrets.hide(&text);
     }
     let prepared = prepared.map_err(|error| in_words(error, secrets))?;
+    for warning in &prepared.warnings {
+        printer.note(&format!("warning: {}", secrets.redact(warning)));
+    }
     let mut pinned = prepared.stacks.into_iter();
     for (index, pinned) in indexes.into_iter().zip(pinned.by_ref()) {
         for job in &mut plan.jobs {
@@ -88,14 +91,20 @@ fn tell(lines: &ImageLines, secrets: &Secrets, step: ImageProgress<'_>) {
         } => lines.sending(image, sent_bytes, total_bytes),
         // A step may print an argument that came from the environment.
         ImageProgress::Building { image, line } => lines.building(image, &secrets.redact(line)),
-        ImageProgress::Built { image } => lines.built(image),
+        ImageProgress::Built { image, took } => lines.built(image, took),
+        ImageProgress::BuiltBefore { image } => lines.built_before(image),
     }
 }
 
 fn in_words(error: PrepareError, secrets: &Secrets) -> AppError {
     match error {
         PrepareError::Missing(missing) => {
-            AppError::environment(anyhow::anyhow!("{}", secrets.redact(&missing.to_string())))
+            let words = anyhow::anyhow!("{}", secrets.redact(&missing.to_string()));
+            if missing.is_input() {
+                AppError::input(words)
+            } else {
+                AppError::environment(words)
+            }
         }
         PrepareError::Engine(source) => source.into(),
     }

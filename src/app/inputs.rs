@@ -53,8 +53,9 @@ impl Inputs {
         let matrix_text = read_matrix(path)?;
         let sweep = matrix::read(path, &matrix_text)?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        let (compose, workload, workload_path) = read_files(&sweep, folder, environment)?;
         let settings: IndexMap<String, String> = arguments.settings.iter().cloned().collect();
+        let (compose, workload, workload_path) =
+            read_files(&sweep, folder, environment, &settings)?;
 
         let mut problems = Vec::new();
         check_settings(&sweep, &settings, path, &mut problems);
@@ -245,6 +246,15 @@ impl Inputs {
         self.compose.service_names().iter().any(|name| name == host)
     }
 
+    /// Services that nightsweep itself must reach: the target, and those of `[[prove]]`.
+    pub(super) fn asked_services(&self) -> Vec<String> {
+        let target = &self.sweep.load.target.value.host;
+        let proving = self.sweep.proves.iter().map(|prove| &prove.url.value.host);
+        let names = self.compose.service_names();
+        let asked = std::iter::once(target).chain(proving);
+        asked.filter(|name| names.contains(name)).cloned().collect()
+    }
+
     /// Names and levels are what results are told by; `--set` is plain by choice.
     fn reveal_names_and_levels(&mut self) {
         let sweep = &self.sweep;
@@ -329,6 +339,7 @@ fn read_files(
     sweep: &Sweep,
     folder: &Path,
     environment: &Environment,
+    settings: &IndexMap<String, String>,
 ) -> Result<(ComposeFiles, Workload, PathBuf), Problems> {
     let mut problems = Vec::new();
     let paths: Vec<PathBuf> = sweep
@@ -359,7 +370,7 @@ fn read_files(
     {
         None
     } else {
-        let read = ComposeFiles::read_in(&paths, environment.variables());
+        let read = ComposeFiles::read_in(&paths, environment.variables(), settings);
         let read = read.and_then(|files| match &sweep.overrides {
             Some(tree) => files.with_override(tree),
             None => Ok(files),

@@ -19,6 +19,7 @@ mod jobs;
 mod load;
 mod manifest;
 mod plan;
+mod reachable;
 mod report;
 mod run;
 mod stack;

@@ -9,7 +9,7 @@ use super::inputs::Inputs;
 use super::isolation::plan_here;
 use super::state::state_plan;
 use crate::cli::{CheckArgs, PlanArgs};
-use crate::engine::{DockerEngine, Unsupported, check_stack};
+use crate::engine::{DockerEngine, Unsupported, check_builds, check_stack};
 use crate::matrix::State;
 use crate::report::{Printer, plan_text};
 use crate::stack::Stack;
@@ -97,12 +97,14 @@ pub(super) async fn plan(
     Ok(Outcome::Done)
 }
 
-/// Refuses what the engine cannot launch yet, before anything is started.
+/// Refuses what the engine cannot launch, and builds that cannot be read, before anything is started.
 ///
 /// **Errors**: every such key of any cell, each once.
 pub(super) fn refuse_unsupported(stacks: &[Arc<Stack>]) -> Result<(), AppError> {
     let found = stacks.iter().filter_map(|stack| check_stack(stack).err());
-    let lines = deduplicated(found.flat_map(|unsupported| unsupported.0).collect());
+    let mut lines: Vec<String> = found.flat_map(|unsupported| unsupported.0).collect();
+    lines.extend(check_builds(stacks));
+    let lines = deduplicated(lines);
     if lines.is_empty() {
         Ok(())
     } else {

@@ -209,7 +209,7 @@ format = 1
 name    = "@NAME@"
 stack   = [@STACK@]  # merged in order; paths are relative to this file
 subject = @SUBJECT@  # EDIT: the service that is being sized
-tier    = "cpus"     # charts and advice come per value of this name
+tier    = "cpus"     # charts and tables come per value of this name
 
 # The knobs. Every combination is launched; the first axis changes slowest.
 # Each is a variable in the Compose files: ${cpus}. Any key there can be swept.

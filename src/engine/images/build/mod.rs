@@ -49,7 +49,8 @@ pub(super) struct BuildPlan {
     pub(super) dockerfile: String,
     /// Images it starts from.
     pub(super) bases: IndexSet<String>,
-    has_unknown_base: bool,
+    /// Whether it starts from something whose name cannot be told.
+    pub(super) has_unknown_base: bool,
 }
 
 /// A build that cannot be done.
