@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 use indexmap::IndexMap;
 
-use super::golden_plan::{GoldenSource, GoldenSpec, key_of_prepared};
+use super::golden_key::key_of_prepared;
+use super::golden_plan::{GoldenSource, GoldenSpec};
 use super::preparing::fill;
 use super::shell::{Shared, until_asked};
 use super::state::interrupted_reason;
