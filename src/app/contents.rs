@@ -5,6 +5,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use indexmap::IndexMap;
 
@@ -39,20 +40,20 @@ pub(super) struct Contents {
 impl Contents {
     /// Reads each path once; those with `true` in full, whatever their size.
     pub(super) async fn read(paths: IndexMap<PathBuf, bool>) -> Self {
-        let (done, read) = tokio::sync::oneshot::channel();
-        let on_a_thread = move || {
+        let read = on_a_thread(move |is_wanted| {
             let mut contents = Self::default();
             for (path, is_whole) in paths {
-                if done.is_closed() {
-                    return;
+                if is_wanted() {
+                    contents.add(path, is_whole);
                 }
-                contents.add(path, is_whole);
             }
-            // Whoever asked may be gone by now.
-            drop(done.send(contents));
-        };
-        std::thread::spawn(on_a_thread);
-        read.await.unwrap_or_default()
+            contents
+        });
+        // Nothing read must not look like nothing there.
+        read.await.unwrap_or_else(|| Self {
+            unreadable: vec!["reading what services mount broke down".to_owned()],
+            ..Self::default()
+        })
     }
 
     /// The digest of a path; `None` for one that was passed over.
@@ -71,6 +72,30 @@ impl Contents {
             )),
         }
     }
+}
+
+/// Sizes of all files of a folder; `None` where it cannot be read, or not within so long.
+///
+/// **Units**: bytes.
+pub(super) async fn size_of(folder: PathBuf, limit: Duration) -> Option<u64> {
+    let read = on_a_thread(move |_| fingerprint(&folder, Depth::Shape).ok());
+    let read = tokio::time::timeout(limit, read).await;
+    read.ok().flatten().flatten().map(|read| read.bytes)
+}
+
+/// Runs what waits for disks on a thread that the program's end does not wait for.
+///
+/// `work` is given a question: whether its answer is still wanted.
+async fn on_a_thread<T: Send + 'static>(
+    work: impl FnOnce(&dyn Fn() -> bool) -> T + Send + 'static,
+) -> Option<T> {
+    let (done, read) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let answer = work(&|| !done.is_closed());
+        // Whoever asked may be gone by now.
+        drop(done.send(answer));
+    });
+    read.await.ok()
 }
 
 fn digest_of(path: &Path, is_whole: bool) -> Result<Option<String>, TreeError> {

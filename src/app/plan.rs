@@ -3,17 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::contents::size_of;
 use super::environment::Environment;
 use super::error::{AppError, Outcome};
 use super::inputs::Inputs;
 use super::isolation::plan_here;
 use super::state::state_plan;
 use crate::cli::{CheckArgs, PlanArgs};
-use crate::engine::{DockerEngine, Unsupported, check_stack};
-use crate::matrix::State;
+use crate::engine::{CloneWay, DockerEngine, GoldenFacts, Unsupported, check_stack};
+use crate::matrix::{ClonesCost, Plan, State};
 use crate::report::{Printer, plan_text};
 use crate::stack::Stack;
-use crate::sweep::known_goldens;
+use crate::sweep::{GoldenPlan, GoldenSource, KnownGolden, StatePlan, known_goldens};
+use crate::tree::CloneMode;
+use crate::units::format_duration;
 
 /// Reads everything, resolves every cell, reports every problem.
 pub(super) fn check(
@@ -43,24 +46,101 @@ pub(super) fn check(
 
 /// Longest wait for an engine that may know golden volumes; `plan` does well without.
 const ENGINE_PATIENCE: Duration = Duration::from_secs(2);
+/// Longest time of reading what services mount; beyond it the sizes are not known.
+const READ_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Size of the golden volumes of a plan, where all of them are there and an engine says so.
-async fn golden_bytes(inputs: &mut Inputs, environment: &Environment) -> Option<u64> {
+/// Counts what the clones of golden volumes take, as far as it is known.
+///
+/// **Errors**: those that `run` would end with before it starts anything.
+async fn count_clones(inputs: &mut Inputs, environment: &Environment) -> Result<(), AppError> {
     if inputs.sweep.trials.state != State::Golden {
-        return None;
+        return Ok(());
     }
-    let stacks = inputs.resolve_all().ok()?;
-    let (state, _) = state_plan(inputs, &stacks).await.ok()?;
-    let engine = DockerEngine::connect(environment.variable("DOCKER_HOST"))
-        .await
-        .ok()?;
-    let known = known_goldens(&engine, &state).await.ok()?;
-    // Of several, trials get the one or the other: the largest is the safe word.
-    let sizes: Option<Vec<u64>> = known
-        .into_iter()
-        .map(|golden| golden.map(|golden| golden.facts.bytes()))
-        .collect();
-    sizes?.into_iter().max()
+    let stacks = inputs.resolve_all()?;
+    let planned = tokio::time::timeout(READ_PATIENCE, state_plan(inputs, &stacks)).await;
+    let Ok(planned) = planned else {
+        inputs.plan.warnings.push(format!(
+            "reading what services mount takes longer than {}: whether the golden volumes are there is not known",
+            format_duration(READ_PATIENCE)
+        ));
+        return Ok(());
+    };
+    let (StatePlan::Golden(golden), of_cell) = planned? else {
+        return Ok(());
+    };
+    let asked = async {
+        let engine = DockerEngine::find(environment.variables()).await.ok()?;
+        known_goldens(&engine, &golden).await.ok()
+    };
+    let known = tokio::time::timeout(ENGINE_PATIENCE, asked).await;
+    let known = known.ok().flatten().unwrap_or_default();
+    let cost = match cost_of(&inputs.plan, &golden, &known, &of_cell) {
+        Some(cost) => Some(cost),
+        None => cost_of_folder(&inputs.plan, &golden).await,
+    };
+    if let Some(cost) = cost {
+        inputs.plan.count_clones(cost);
+    }
+    Ok(())
+}
+
+/// What the clones take, where every golden of the plan is known. Pure.
+fn cost_of(
+    plan: &Plan,
+    golden: &GoldenPlan,
+    known: &[Option<KnownGolden>],
+    of_cell: &[usize],
+) -> Option<ClonesCost> {
+    let mut cost = ClonesCost {
+        golden_bytes: 0,
+        bytes: 0,
+        duration: Some(Duration::ZERO),
+        is_prepared: true,
+    };
+    for trial in &plan.trials {
+        let known = known.get(of_cell[trial.cell])?.as_ref()?;
+        let facts = &known.golden.facts;
+        cost.golden_bytes = cost.golden_bytes.max(facts.bytes());
+        cost.bytes = cost.bytes.saturating_add(written_by(golden.way, facts));
+        let seconds = facts
+            .clone_s
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        cost.duration = cost
+            .duration
+            .zip(seconds)
+            .map(|(all, one)| all.saturating_add(one));
+        cost.is_prepared &= known.is_current;
+    }
+    Some(cost)
+}
+
+/// What one clone writes. **Units**: bytes.
+fn written_by(way: CloneWay, facts: &GoldenFacts) -> u64 {
+    match way {
+        // As the copy that made the golden, which lies on the same disk.
+        CloneWay::Files(CloneMode::Auto) => facts.written_bytes(),
+        CloneWay::Files(CloneMode::Reflink) => 0,
+        // Below an overlay each file is copied whole when it is first written to: at most all.
+        CloneWay::Files(CloneMode::Copy) | CloneWay::Overlay => facts.bytes(),
+    }
+}
+
+/// The same of a folder that was never copied: its size is known, the time is not.
+async fn cost_of_folder(plan: &Plan, golden: &GoldenPlan) -> Option<ClonesCost> {
+    let GoldenSource::Folder(path) = &golden.specs.first()?.source else {
+        return None;
+    };
+    let bytes = size_of(path.clone(), READ_PATIENCE).await?;
+    let one = match golden.way {
+        CloneWay::Files(CloneMode::Reflink) => 0,
+        CloneWay::Files(_) | CloneWay::Overlay => bytes,
+    };
+    Some(ClonesCost {
+        golden_bytes: bytes,
+        bytes: one.saturating_mul(plan.trials.len() as u64),
+        duration: None,
+        is_prepared: false,
+    })
 }
 
 /// Shows what `run` would do.
@@ -73,9 +153,7 @@ pub(super) async fn plan(
     let cpus = plan_here(&mut inputs, arguments.cpu_mode)?;
     let tier = inputs.sweep.tier().to_owned();
     inputs.plan.warnings.extend(cpus.warnings(&tier));
-    let asked = golden_bytes(&mut inputs, environment);
-    let bytes = tokio::time::timeout(ENGINE_PATIENCE, asked).await;
-    inputs.plan.state.golden_bytes = bytes.ok().flatten();
+    count_clones(&mut inputs, environment).await?;
     if arguments.json {
         let mut out = Vec::new();
         inputs

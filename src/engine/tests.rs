@@ -540,6 +540,7 @@ async fn golden_volumes_are_cleaned_when_asked_for_and_nobody_living_uses_them()
         made_at: "2026-11-30T00:00:00Z".to_owned(),
         prepared_s: 1.0,
         trees: IndexMap::new(),
+        clone_s: None,
     };
     let (whole, used, half) = (
         GoldenKey::of("whole"),
@@ -600,6 +601,7 @@ async fn of_two_that_prepare_the_same_the_first_seal_stands() {
         made_at: "2026-11-30T00:00:00Z".to_owned(),
         prepared_s: 1.0,
         trees: IndexMap::new(),
+        clone_s: None,
     };
     let first = claim(&engine, &key, &tag("r1")).await.unwrap();
     let second = claim(&engine, &key, &tag("r2")).await.unwrap();

@@ -35,7 +35,7 @@ mod trial;
 mod versions;
 
 pub use clock::Clock;
-pub use golden::known_goldens;
+pub use golden::{KnownGolden, known_goldens};
 pub use golden_key::{Filling, LeftOut, definition};
 pub use golden_plan::{GoldenPlan, GoldenSource, GoldenSpec, SeedLoad, SeedSpec, StatePlan};
 pub use job::{Hook, Job, JobPhase, ReadySpec, Settings, Slo, SweepPlan, TargetSpec};
