@@ -201,3 +201,138 @@ pub(super) fn deduplicated(lines: Vec<String>) -> Vec<String> {
         .filter(|line| seen.insert(line.clone()))
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use indexmap::IndexMap;
+
+    use super::*;
+    use crate::engine::{GoldenKey, SealedGolden};
+    use crate::tree::TreeReport;
+
+    fn facts(bytes: u64, method: CloneMode, clone_s: Option<f64>) -> GoldenFacts {
+        let tree = TreeReport {
+            bytes,
+            method: Some(method),
+            ..TreeReport::default()
+        };
+        GoldenFacts {
+            source: "prepare".to_owned(),
+            made_at: "2026-11-30T00:00:00Z".to_owned(),
+            prepared_s: 60.0,
+            trees: IndexMap::from([("d".to_owned(), tree)]),
+            clone_s,
+        }
+    }
+
+    fn known(facts: GoldenFacts) -> Option<KnownGolden> {
+        Some(KnownGolden {
+            golden: SealedGolden {
+                key: GoldenKey::of("x"),
+                data: "data".to_owned(),
+                facts,
+            },
+            is_current: true,
+        })
+    }
+
+    /// Two cells, two trials each.
+    fn plan() -> Plan {
+        let text = "format = 1\n[sweep]\nname = 's'\nstack = ['c.yaml']\nsubject = 'app'\ntier = 'cpus'\n\
+            [axes]\ncpus = [1, 2]\n[trials]\nrepeats = 2\nstate = 'golden'\n[golden]\nvolumes = ['d']\n\
+            [load]\nworkload = 'w.toml'\ntarget = 'http://app:80'\n\
+            [[phase]]\nname = 'stress'\nwindow = true\nanswers = 'capacity'\nclosed = { users = 2 }\nduration = '1s'\n";
+        let sweep = crate::matrix::read(std::path::Path::new("m.toml"), text).unwrap();
+        crate::matrix::plan(&sweep, &["cpus".to_owned()].into()).unwrap()
+    }
+
+    fn golden(mode: CloneMode) -> GoldenPlan {
+        GoldenPlan {
+            way: CloneWay::Files(mode),
+            specs: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn each_trial_counts_the_golden_of_its_cell() {
+        let goldens = [
+            known(facts(1_000, CloneMode::Copy, Some(1.5))),
+            known(facts(300, CloneMode::Copy, Some(0.5))),
+        ];
+        let cost = cost_of(&plan(), &golden(CloneMode::Auto), &goldens, &[0, 1]).unwrap();
+        assert_eq!((cost.golden_bytes, cost.bytes), (1_000, 2_600));
+        assert_eq!(cost.duration, Some(Duration::from_secs(4)));
+        let one_unknown = [goldens[0].clone(), None];
+        let cost = cost_of(&plan(), &golden(CloneMode::Auto), &one_unknown, &[0, 1]);
+        assert_eq!(cost, None);
+    }
+
+    #[test]
+    fn shared_blocks_are_not_written_and_old_goldens_have_no_time() {
+        let cost = |mode, method| {
+            let goldens = [known(facts(1_000, method, None))];
+            cost_of(&plan(), &golden(mode), &goldens, &[0, 0]).unwrap()
+        };
+        let shared = cost(CloneMode::Auto, CloneMode::Reflink);
+        assert_eq!((shared.bytes, shared.duration), (0, None));
+        assert_eq!(cost(CloneMode::Copy, CloneMode::Reflink).bytes, 4_000);
+        assert_eq!(cost(CloneMode::Auto, CloneMode::Copy).bytes, 4_000);
+    }
+
+    #[test]
+    fn the_text_tells_bytes_and_time_or_that_they_are_unknown() {
+        let text = |cost: Option<ClonesCost>| {
+            let mut plan = plan();
+            if let Some(cost) = cost {
+                plan.count_clones(cost);
+            }
+            let sweep = crate::matrix::read(
+                std::path::Path::new("m.toml"),
+                "format = 1\n[sweep]\nname = 's'\nstack = ['c.yaml']\nsubject = 'app'\ntier = 'cpus'\n[axes]\ncpus = [1, 2]\n[load]\nworkload = 'w.toml'\ntarget = 'http://app:80'\n[[phase]]\nname = 'stress'\nwindow = true\nanswers = 'capacity'\nclosed = { users = 2 }\nduration = '1s'\n",
+            )
+            .unwrap();
+            let text = plan_text(&plan, &sweep, &[], &[], &[]);
+            let is_wanted = |line: &&str| {
+                ["time", "written", "disk"]
+                    .iter()
+                    .any(|word| line.starts_with(word))
+            };
+            text.lines()
+                .filter(is_wanted)
+                .collect::<Vec<_>>()
+                .join("\n")
+        };
+        let cost = ClonesCost {
+            golden_bytes: 300_000_000,
+            bytes: 1_200_000_000,
+            duration: Some(Duration::from_secs(8)),
+            is_prepared: true,
+        };
+        let shared = ClonesCost { bytes: 0, ..cost };
+        let unknown = ClonesCost {
+            duration: None,
+            is_prepared: false,
+            ..cost
+        };
+        insta::assert_snapshot!(text(Some(cost)), @"
+        time          about 1 min 04 s, clones included
+        written       4 clones of 286 MiB are 1.1 GiB, 8 s in all
+        disk          about 104 KiB of results
+        ");
+        insta::assert_snapshot!(text(Some(shared)), @"
+        time          about 1 min 04 s, clones included
+        written       4 clones of 286 MiB share its blocks: nothing but what trials write, 8 s in all
+        disk          about 104 KiB of results
+        ");
+        insta::assert_snapshot!(text(Some(unknown)), @"
+        time          about 56 s, plus preparing once and the clones; unknown until then
+        written       4 clones of 286 MiB are 1.1 GiB
+        disk          about 104 KiB of results
+        ");
+        insta::assert_snapshot!(text(None), @"
+        time          about 56 s, plus preparing once and the clones; unknown until then
+        written       4 clones, plus preparing once; unknown until then
+        disk          about 104 KiB of results
+        ");
+    }
+}

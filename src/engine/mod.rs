@@ -67,7 +67,7 @@ pub use golden::{
 pub use host::{HostCpu, HostUse, host_use, parse_host_cpu, read_host_cpu};
 pub use images::{
     BuildContext, BuildSource, Credentials, ImageMissing, ImageProgress, ImagesMissing, Keyring,
-    PrepareError, PreparedImages, ProgressSink, prepare_images,
+    PrepareError, PreparedImages, ProgressSink, build_key_of, prepare_images, without_build_keys,
 };
 pub use launch::{
     Launch, LaunchError, LaunchTarget, Launched, Prepared, TargetPath, launch, prepare, start,

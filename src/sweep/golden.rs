@@ -170,7 +170,7 @@ pub(super) async fn golden_of<E: Engine>(
     let facts = &golden.facts;
     emit(EventKind::StateReady {
         source: facts.source.clone(),
-        key: key.to_string(),
+        key: shared.secrets.digest(key.as_str()),
         reused: is_reused,
         fingerprint: facts.fingerprint(),
         bytes: facts.bytes(),

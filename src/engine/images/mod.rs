@@ -17,7 +17,7 @@ mod reference;
 #[cfg(test)]
 mod tests;
 
-pub use build::{BuildContext, BuildSource};
+pub use build::{BuildContext, BuildSource, build_key_of, without_build_keys};
 pub use keyring::{Credentials, Keyring};
 pub use missing::{ImageMissing, ImagesMissing};
 pub use prepare::{PrepareError, PreparedImages, prepare_images};

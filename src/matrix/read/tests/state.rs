@@ -105,6 +105,8 @@ fn wrong_values_are_all_named_at_once() {
       hint: add a line such as: before = "window"
     m.toml:31:1: [[hook]] number 2 has no `service`
       hint: add a line such as: service = "db"
-    XX
+    m.toml:32:12: `${cpu}` in `exec` of [[hook]] number 2 is no axis or derived value
+      hint: did you mean `${cpus}`?
+    m.toml:32:22: in `exec` of [[hook]] number 2, a `$` stands alone (`$$` is a dollar)
     "#);
 }
