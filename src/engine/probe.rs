@@ -44,7 +44,7 @@ pub struct ProbeAnswer {
 pub struct Page {
     /// Status of the answer.
     pub status: u16,
-    /// Its body, up to [`MOST_PAGE_BYTES`].
+    /// Its body, up to 8 MiB.
     pub body: String,
 }
 

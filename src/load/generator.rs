@@ -364,3 +364,7 @@ pub(super) const LEAD: Duration = Duration::from_millis(5);
 #[cfg(test)]
 #[path = "generator_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "spread_tests.rs"]
+mod spread_tests;

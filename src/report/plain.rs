@@ -60,25 +60,7 @@ fn state_ready(kind: &EventKind) -> Option<String> {
 /// The line an event leaves behind; `None` where it leaves none.
 pub(super) fn line_of(kind: &EventKind) -> Option<String> {
     Some(match kind {
-        EventKind::RunStarted {
-            run_id,
-            folder,
-            n_trials,
-            n_skipped,
-            cpus,
-            estimate_s,
-        } => {
-            let skipped = if *n_skipped > 0 {
-                format!(", {n_skipped} skipped")
-            } else {
-                String::new()
-            };
-            let about = seconds(*estimate_s);
-            let cpus: String = cpus.iter().flat_map(|line| ["\n        ", line]).collect();
-            format!(
-                "run {run_id}: {n_trials} trials{skipped}, about {about}, rows go to {folder}{cpus}"
-            )
-        }
+        EventKind::RunStarted { .. } => return run_started(kind),
         EventKind::StatePreparing { source, step } => {
             format!("golden volumes ({source}): {step}")
         }
@@ -142,25 +124,55 @@ pub(super) fn line_of(kind: &EventKind) -> Option<String> {
             ..
         } => trial_finished(trial, verdict, reason.as_deref(), detail.as_deref(), flags),
         EventKind::Warned { text } => format!("warning: {text}"),
-        EventKind::RunFinished {
-            run_id,
-            valid,
-            suspect,
-            failed,
-            skipped,
-            ended_early,
-            took_s,
-            ..
-        } => {
-            let early = ended_early
-                .as_ref()
-                .map_or(String::new(), |why| format!("; ended early: {why}"));
-            format!(
-                "run {run_id} ended after {}: {valid} valid, {suspect} suspect, {failed} failed, {skipped} skipped{early}",
-                seconds(*took_s)
-            )
-        }
+        EventKind::RunFinished { .. } => return run_finished(kind),
     })
+}
+
+fn run_started(kind: &EventKind) -> Option<String> {
+    let EventKind::RunStarted {
+        run_id,
+        folder,
+        n_trials,
+        n_skipped,
+        cpus,
+        estimate_s,
+    } = kind
+    else {
+        return None;
+    };
+    let skipped = if *n_skipped > 0 {
+        format!(", {n_skipped} skipped")
+    } else {
+        String::new()
+    };
+    let about = seconds(*estimate_s);
+    let cpus: String = cpus.iter().flat_map(|line| ["\n        ", line]).collect();
+    Some(format!(
+        "run {run_id}: {n_trials} trials{skipped}, about {about}, rows go to {folder}{cpus}"
+    ))
+}
+
+fn run_finished(kind: &EventKind) -> Option<String> {
+    let EventKind::RunFinished {
+        run_id,
+        valid,
+        suspect,
+        failed,
+        skipped,
+        ended_early,
+        took_s,
+        ..
+    } = kind
+    else {
+        return None;
+    };
+    let early = ended_early
+        .as_ref()
+        .map_or(String::new(), |why| format!("; ended early: {why}"));
+    Some(format!(
+        "run {run_id} ended after {}: {valid} valid, {suspect} suspect, {failed} failed, {skipped} skipped{early}",
+        seconds(*took_s)
+    ))
 }
 
 fn trial_finished(

@@ -275,9 +275,11 @@ fn shown(log_tail: Option<&String>) -> String {
 
 /// The same for several containers.
 fn tails(log_tails: &[(String, String)]) -> String {
-    let said = log_tails.iter();
-    said.map(|(name, log_tail)| format!("; `{name}` {}", wrote(log_tail)))
-        .collect()
+    let said: Vec<String> = log_tails
+        .iter()
+        .map(|(name, log_tail)| format!("; `{name}` {}", wrote(log_tail)))
+        .collect();
+    said.concat()
 }
 
 fn wrote(log_tail: &str) -> String {

@@ -56,7 +56,7 @@ enum Stage {
 impl Stage {
     /// Whether a dependant may start: what it does not require it waits for only until
     /// that has failed, as under Compose.
-    fn meets(self, wanted: &Dependency) -> bool {
+    fn meets(self, wanted: Dependency) -> bool {
         if !wanted.required && self >= Self::Unwell {
             return true;
         }
@@ -174,7 +174,7 @@ impl<'a, E: Engine> Watch<'a, E> {
         std::future::pending().await
     }
 
-    fn warn(&self, words: String) {
+    fn warn(&self, words: &str) {
         let words = format!("{words}; no other service requires it, so the launch went on");
         let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
         warnings.insert(words);
@@ -244,7 +244,7 @@ impl<'a, E: Engine> Watch<'a, E> {
                 let waited_for = service.depends_on.iter().find(|(dependency, wanted)| {
                     stages
                         .get(dependency.as_str())
-                        .is_some_and(|all| !all.iter().all(|one| one.meets(wanted)))
+                        .is_some_and(|all| !all.iter().all(|one| one.meets(**wanted)))
                 });
                 if let Some((dependency, wanted)) = waited_for {
                     let condition = words(wanted.condition);
@@ -304,7 +304,7 @@ impl<'a, E: Engine> Watch<'a, E> {
                 self.note(&name, format!("healthcheck not yet passed{}", said(output)));
             }
             Health::Unhealthy(output) if is_optional(self.launch, replica.service) => {
-                self.warn(format!("service `{name}` is unhealthy{}", said(output)));
+                self.warn(&format!("service `{name}` is unhealthy{}", said(output)));
                 self.advance(replica, Stage::Unwell);
             }
             Health::Unhealthy(output) => {
@@ -396,7 +396,7 @@ impl<'a, E: Engine> Watch<'a, E> {
                 return Ok(Stage::Completed);
             }
             let how = exit_words(seen.exit_code, seen.oom_killed);
-            self.warn(format!("service `{}` {how}", replica.name()));
+            self.warn(&format!("service `{}` {how}", replica.name()));
             return Ok(Stage::Failed);
         }
         let log_tail = self.log_tail(replica).await;

@@ -31,7 +31,7 @@ pub struct Launch<'a> {
     pub subject: &'a str,
     /// Where load goes; `None` when that is not in the stack.
     pub target: Option<&'a LaunchTarget>,
-    /// Other places of the stack that will be asked things; see [`reach`](crate::engine::reach).
+    /// Other places of the stack that will be asked things; see [`reach`](crate::engine::reach()).
     pub asked: &'a [LaunchTarget],
     /// How the target says that it is ready; without it healthchecks alone decide.
     pub ready: Option<&'a ReadyProbe>,
