@@ -118,11 +118,11 @@ fn digest_of(path: &Path, is_whole: bool) -> Result<Option<String>, TreeError> {
         return Ok(fingerprint(&real, Depth::Content)?.content);
     }
     let is_hosts = |folder: &&str| real.starts_with(folder);
-    if real == Path::new("/") || HOST_FOLDERS.iter().any(|folder| is_hosts(&folder)) {
+    if real == Path::new("/") || HOST_FOLDERS.iter().any(is_hosts) {
         return Ok(None);
     }
-    let read = fingerprint_up_to(&real, MOST_ENTRIES, MOST_BYTES)?;
-    Ok(read.and_then(|read| read.content))
+    let found = fingerprint_up_to(&real, MOST_ENTRIES, MOST_BYTES)?;
+    Ok(found.and_then(|found| found.content))
 }
 
 #[cfg(test)]

@@ -225,15 +225,15 @@ mod tests {
         }
     }
 
-    fn known(facts: GoldenFacts) -> Option<KnownGolden> {
-        Some(KnownGolden {
+    fn known(facts: GoldenFacts) -> KnownGolden {
+        KnownGolden {
             golden: SealedGolden {
                 key: GoldenKey::of("x"),
                 data: "data".to_owned(),
                 facts,
             },
             is_current: true,
-        })
+        }
     }
 
     /// Two cells, two trials each.
@@ -256,8 +256,8 @@ mod tests {
     #[test]
     fn each_trial_counts_the_golden_of_its_cell() {
         let goldens = [
-            known(facts(1_000, CloneMode::Copy, Some(1.5))),
-            known(facts(300, CloneMode::Copy, Some(0.5))),
+            Some(known(facts(1_000, CloneMode::Copy, Some(1.5)))),
+            Some(known(facts(300, CloneMode::Copy, Some(0.5)))),
         ];
         let cost = cost_of(&plan(), &golden(CloneMode::Auto), &goldens, &[0, 1]).unwrap();
         assert_eq!((cost.golden_bytes, cost.bytes), (1_000, 2_600));
@@ -270,7 +270,7 @@ mod tests {
     #[test]
     fn shared_blocks_are_not_written_and_old_goldens_have_no_time() {
         let cost = |mode, method| {
-            let goldens = [known(facts(1_000, method, None))];
+            let goldens = [Some(known(facts(1_000, method, None)))];
             cost_of(&plan(), &golden(mode), &goldens, &[0, 0]).unwrap()
         };
         let shared = cost(CloneMode::Auto, CloneMode::Reflink);

@@ -270,15 +270,7 @@ async fn definitions(
         *binds.entry(path).or_insert(false) |= is_writers;
     }
     let contents = Contents::read(binds).await;
-    if !contents.unreadable.is_empty() {
-        let place = &golden.from.location;
-        let problem = |words: &String| {
-            Problem::new(place.clone(), words.clone())
-                .with_hint("let it be read by whoever runs nightsweep, or do not mount it")
-        };
-        let problems = contents.unreadable.iter().map(problem);
-        return Err(Problems(problems.collect()).into());
-    }
+    refuse_unreadable(&contents, &golden.from.location)?;
     let passed_over = contents.passed_over.iter();
     let passed_over = passed_over.map(|path| format!("the content of {}", path.display()));
     let words: Vec<String> = left_out.words().into_iter().chain(passed_over).collect();
@@ -298,6 +290,18 @@ async fn definitions(
             (stack, definition)
         });
     Ok(defined.collect())
+}
+
+/// **Errors**: everything that is mounted and cannot be read: a change of it would go unseen.
+fn refuse_unreadable(contents: &Contents, place: &Location) -> Result<(), Problems> {
+    if contents.unreadable.is_empty() {
+        return Ok(());
+    }
+    let problem = |words: &String| {
+        Problem::new(place.clone(), words.clone())
+            .with_hint("let it be read by whoever runs nightsweep, or do not mount it")
+    };
+    Err(Problems(contents.unreadable.iter().map(problem).collect()))
 }
 
 /// What is known of the seed: its files, and the values its workload uses.
@@ -361,4 +365,33 @@ async fn seed_spec(inputs: &Inputs, seed: Option<&Seed>) -> Result<Option<SeedSp
         workload,
         timeout: seed.timeout,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_mounted_file_that_cannot_be_read_is_a_problem_with_its_path_and_why() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("app.conf");
+        fs_err::write(&file, "a = 1").unwrap();
+        let place = Location {
+            file: "m.toml".into(),
+            line: 13,
+            column: 2,
+        };
+        let good = Contents::read([(file.clone(), true)].into()).await;
+        assert!(refuse_unreadable(&good, &place).is_ok());
+        // Below a file nothing can be read, whoever asks.
+        let below = file.join("below");
+        let wrong = Contents::read([(below.clone(), false)].into()).await;
+        let said = refuse_unreadable(&wrong, &place).unwrap_err().to_string();
+        assert!(said.starts_with("m.toml:13:2: "), "{said}");
+        assert!(
+            said.contains(&format!("{} is mounted", below.display())),
+            "{said}"
+        );
+        assert!(said.contains("Not a directory"), "{said}");
+    }
 }

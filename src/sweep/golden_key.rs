@@ -376,19 +376,9 @@ mod tests {
             |stack| stack.services["seed"].image = "seed:2".into(),
             |stack| stack.services["db"].user = Some("7".into()),
             // An app that migrates at its start writes over the network.
-            |stack| {
-                drop(
-                    stack.services["app"]
-                        .environment
-                        .insert("DEMO".into(), "2".into()),
-                )
-            },
+            |stack| stack.services["app"].environment["DEMO"] = "2".into(),
             |stack| stack.services["app"].entrypoint = Some(vec!["/migrate-and-serve".into()]),
-            |stack| {
-                stack.services["app"]
-                    .mounts
-                    .push(bind("/more", "/srv/more"))
-            },
+            |stack| stack.services["app"].mounts = vec![bind("/more", "/srv/more")],
             |stack| stack.services["app"].hostname = Some("other".into()),
         ];
         for (index, change) in other.into_iter().enumerate() {
