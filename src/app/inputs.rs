@@ -30,6 +30,8 @@ pub(super) struct Inputs {
     pub(super) seed_workload: Option<Arc<Workload>>,
     pub(super) seed_bytes: Vec<(PathBuf, Vec<u8>)>,
     pub(super) plan: Plan,
+    /// Cells of the sweep that `--only` leaves out.
+    unselected: Vec<Cell>,
     pub(super) secrets: Secrets,
     settings: IndexMap<String, String>,
     environment: BTreeMap<String, String>,
@@ -101,6 +103,7 @@ impl Inputs {
             seed_bytes: seed_bytes(seed_path.as_deref(), seed_workload.as_deref())?,
             seed_workload,
             plan,
+            unselected: Vec::new(),
             settings,
         };
         inputs.reveal_names_and_levels();
@@ -117,7 +120,10 @@ impl Inputs {
             return Err(Problems(problems).into());
         }
         if let Some(only) = only {
+            let all = inputs.plan.cells.clone();
             inputs.plan.retain("--only", only)?;
+            let is_left_out = |cell: &Cell| inputs.plan.cell_by_id(cell.id().as_str()).is_none();
+            inputs.unselected = all.into_iter().filter(is_left_out).collect();
         }
         Ok(inputs)
     }
@@ -150,6 +156,18 @@ impl Inputs {
 
     /// The same with services that trials do not start.
     pub(super) fn resolve_with(&mut self, cell: usize, more: &[String]) -> Result<Stack, Problems> {
+        let cell = self.plan.cells[cell].clone();
+        self.resolve_cell(&cell, more)
+    }
+
+    /// The stacks of cells that `--only` leaves out, where they can be resolved.
+    pub(super) fn unselected_stacks(&mut self, more: &[String]) -> Vec<Stack> {
+        let cells = self.unselected.clone();
+        let stacks = cells.iter().map(|cell| self.resolve_cell(cell, more));
+        stacks.filter_map(Result::ok).collect()
+    }
+
+    fn resolve_cell(&mut self, cell: &Cell, more: &[String]) -> Result<Stack, Problems> {
         let variables = self.compose_variables(cell);
         let roots: Vec<String> = self.roots.iter().chain(more).cloned().collect();
         let request = ResolveRequest {
@@ -170,14 +188,14 @@ impl Inputs {
 
     /// Where the values of a cell's stack came from.
     pub(super) fn explain(&self, cell: usize, stack: &Stack) -> Origins {
-        let variables = self.compose_variables(cell);
+        let variables = self.compose_variables(&self.plan.cells[cell]);
         self.compose.explain(&self.request(&variables), stack)
     }
 
     /// What a cell puts into the Compose files, with what `--set` gives.
-    fn compose_variables(&self, cell: usize) -> IndexMap<String, String> {
+    fn compose_variables(&self, cell: &Cell) -> IndexMap<String, String> {
         let mut variables = self.settings.clone();
-        variables.extend(Self::variables_of(&self.plan.cells[cell]));
+        variables.extend(Self::variables_of(cell));
         variables
     }
 

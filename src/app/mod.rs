@@ -6,6 +6,7 @@
 //! reads variables, clock and randomness.
 
 mod clean;
+mod contents;
 mod doctor;
 mod environment;
 mod error;

@@ -62,12 +62,13 @@ pub use golden::{
     CloneSource, CloneWay, ClonedState, GOLDEN_USE_LABEL, GoldenFacts, GoldenKey, HelperArchive,
     HelperError, HelperImage, HelperImageError, HelperMount, HelperRequest, SealedGolden,
     TrialState, claim, drop_claim, ensure_helper_image, find_claims, find_golden,
-    golden_label_filter, helper_archive, register_use, run_helper, seal,
+    find_golden_of_source, golden_label_filter, helper_archive, register_use, run_helper, seal,
 };
 pub use host::{HostCpu, HostUse, host_use, parse_host_cpu, read_host_cpu};
 pub use images::{
     BuildContext, BuildSource, Credentials, ImageMissing, ImageProgress, ImagesMissing, Keyring,
-    PrepareError, PreparedImages, ProgressSink, check_builds, prepare_images,
+    PrepareError, PreparedImages, ProgressSink, build_key_of, check_builds, prepare_images,
+    without_build_keys,
 };
 pub use launch::{
     Launch, LaunchError, LaunchTarget, Launched, Prepared, TargetPath, launch, prepare, start,

@@ -542,6 +542,7 @@ async fn golden_volumes_are_cleaned_when_asked_for_and_nobody_living_uses_them()
         made_at: "2026-11-30T00:00:00Z".to_owned(),
         prepared_s: 1.0,
         trees: IndexMap::new(),
+        clone_s: None,
     };
     let (whole, used, half) = (
         GoldenKey::of("whole"),
@@ -624,7 +625,7 @@ async fn built_images_go_when_asked_for_and_no_run_lives() {
 
 #[tokio::test(start_paused = true)]
 async fn of_two_that_prepare_the_same_the_first_seal_stands() {
-    use super::{GoldenFacts, GoldenKey, TrialTag, claim, seal};
+    use super::{GoldenFacts, GoldenKey, TrialTag, claim, find_golden_of_source, seal};
     let engine = FakeEngine::new();
     let key = GoldenKey::of("same");
     let tag = |run: &str| TrialTag {
@@ -638,10 +639,14 @@ async fn of_two_that_prepare_the_same_the_first_seal_stands() {
         made_at: "2026-11-30T00:00:00Z".to_owned(),
         prepared_s: 1.0,
         trees: IndexMap::new(),
+        clone_s: None,
     };
     let first = claim(&engine, &key, &tag("r1")).await.unwrap();
     let second = claim(&engine, &key, &tag("r2")).await.unwrap();
     let sealed = seal(&engine, &key, &first, &facts).await.unwrap();
+    let source = |name: &'static str| find_golden_of_source(&engine, name);
+    assert_eq!(source("prepare").await.unwrap(), Some(sealed.clone()));
+    assert_eq!(source("volume:other").await.unwrap(), None);
     let other = seal(&engine, &key, &second, &facts).await.unwrap();
     assert_eq!((sealed.data.as_str(), &other), (first.as_str(), &sealed));
     assert!(

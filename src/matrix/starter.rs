@@ -285,7 +285,7 @@ answers = "capacity"
 closed = { users = 32 }    # EDIT: at least twice the largest pool, the same for all cells of a tier
 duration = "45s"
 
-# A command in a container before every window, or before one phase.
+# A command in a container before every window, or before one phase; ${name} is the cell's value, $$ a dollar.
 # [[hook]]
 # before  = "window"
 # service = "db"

@@ -87,7 +87,7 @@ async fn launch_once<E: Engine>(
         state: None,
     };
     launch(lease, &request).await.map_err(|error| {
-        let reason = launch_reason(&error);
+        let reason = launch_reason(&error, |text| shared.secrets.digest(text));
         failed(format!(
             "launch the stack: {}: {}",
             reason.code, reason.words

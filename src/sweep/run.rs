@@ -291,8 +291,17 @@ fn redacted(kind: EventKind, secrets: &Secrets) -> EventKind {
                 .collect(),
             idle_connect_ms,
         },
+        EventKind::RunFinished { .. } => of_the_end(kind, secrets),
         other => other,
     }
+}
+
+/// Why a run ended early, without secrets.
+fn of_the_end(mut kind: EventKind, secrets: &Secrets) -> EventKind {
+    if let EventKind::RunFinished { ended_early, .. } = &mut kind {
+        *ended_early = ended_early.take().map(|words| secrets.redact(&words));
+    }
+    kind
 }
 
 fn started(plan: &SweepPlan, sinks: &Sinks, progress: &Progress) -> EventKind {

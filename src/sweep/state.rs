@@ -124,6 +124,8 @@ async fn goldens<E: Engine>(
     let mut states = Vec::new();
     for (index, spec) in plan.specs.iter().enumerate() {
         let key = super::golden::key_of(shared, spec, &image, tag, emit).await?;
+        // It is a digest over the stack's variables, and names and labels of the engine hold it.
+        shared.secrets.hide_everywhere(key.as_str());
         // Said first: whoever cleans from now on sees that it is used.
         register_use(&**shared.engine, &key, tag)
             .await

@@ -19,7 +19,7 @@ mod reference;
 mod tests;
 mod wanted;
 
-pub use build::{BuildContext, BuildSource};
+pub use build::{BuildContext, BuildSource, build_key_of, without_build_keys};
 pub use keyring::{Credentials, Keyring};
 pub use missing::{ImageMissing, ImagesMissing};
 pub use prepare::{PrepareError, PreparedImages, check_builds, prepare_images};
