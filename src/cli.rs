@@ -264,6 +264,9 @@ pub struct CleanArgs {
     /// they are cloned with
     #[arg(long, conflicts_with = "run")]
     pub golden: bool,
+    /// Remove images that were built from `build` sections too, unless a run is alive
+    #[arg(long, conflicts_with = "run")]
+    pub images: bool,
     /// Say what would be removed, remove nothing
     #[arg(long)]
     pub dry_run: bool,

@@ -66,7 +66,7 @@ pub enum EventKind {
     StateReady {
         /// Where their content came from.
         source: String,
-        /// What they are found by.
+        /// Salted: tells goldens of one run apart, and nothing from run to run.
         key: String,
         /// Whether they were there already.
         reused: bool,

@@ -11,6 +11,7 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
 
@@ -33,6 +34,8 @@ pub struct Secrets {
     values: BTreeSet<String>,
     /// Texts that are no secret whatever else they are.
     revealed: BTreeSet<String>,
+    /// What was learnt since copies were handed out; one list for all of them.
+    learnt: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Secrets {
@@ -42,6 +45,7 @@ impl Secrets {
             salt,
             values: BTreeSet::new(),
             revealed: BTreeSet::new(),
+            learnt: Arc::default(),
         }
     }
 
@@ -55,6 +59,17 @@ impl Secrets {
             if is_worth_hiding(part) && !self.revealed.contains(part) {
                 self.values.insert(part.to_owned());
             }
+        }
+    }
+
+    /// Adds a value that becomes known while a run is under way, to every copy of these secrets.
+    ///
+    /// Such as a key that was computed from secrets without a salt: with everything else that
+    /// went into it at hand, it would tell whether a guess is right.
+    pub fn hide_everywhere(&self, value: &str) {
+        if is_worth_hiding(value) {
+            let mut learnt = self.learnt.lock().unwrap_or_else(PoisonError::into_inner);
+            learnt.insert(value.to_owned());
         }
     }
 
@@ -72,7 +87,8 @@ impl Secrets {
     /// A secret is also found in the escaped forms a writer may have given it:
     /// JSON string escapes and percent-encoding.
     pub fn redact(&self, text: &str) -> String {
-        let mut values: Vec<&String> = self.values.iter().collect();
+        let learnt = self.learnt.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut values: Vec<&String> = self.values.iter().chain(learnt.iter()).collect();
         values.sort_by_key(|value| std::cmp::Reverse(value.len()));
         let mut redacted = text.to_owned();
         for value in values {
@@ -281,6 +297,16 @@ mod tests {
         }
         assert!(is_found_only_as_word("abc123") && !is_found_only_as_word("hunter2-hunter2"));
         assert!(!is_found_only_as_word("17") && !is_found_only_as_word("true"));
+    }
+
+    #[test]
+    fn what_is_learnt_later_is_hidden_by_every_copy() {
+        let secrets = secrets(&[]);
+        let copy = secrets.clone();
+        secrets.hide_everywhere("0123456789abcdef");
+        let text = copy.redact("volume nightsweep-golden-0123456789abcdef-1 is gone");
+        assert!(!text.contains("0123456789abcdef"), "{text}");
+        assert!(text.contains(&copy.digest("0123456789abcdef")), "{text}");
     }
 
     #[test]

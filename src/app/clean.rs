@@ -17,6 +17,7 @@ pub(super) async fn clean(
     let request = CleanRequest {
         run_id: arguments.run.clone(),
         golden: arguments.golden,
+        images: arguments.images,
         is_dry_run: arguments.dry_run,
     };
     let report = crate::engine::clean(&engine, &request).await?;

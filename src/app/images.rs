@@ -7,7 +7,8 @@ use indexmap::IndexMap;
 use super::environment::Environment;
 use super::error::AppError;
 use crate::engine::{
-    CliConfig, Engine, ImageFacts, ImageProgress, Keyring, PrepareError, prepare_images,
+    CliConfig, Engine, ImageFacts, ImageProgress, Keyring, PrepareError, build_key_of,
+    prepare_images, without_build_keys,
 };
 use crate::report::{ImageLines, Printer};
 use crate::secret::Secrets;
@@ -52,6 +53,17 @@ pub(super) async fn prepare<E: Engine>(
         secrets.hide(&text);
     }
     let prepared = prepared.map_err(|error| in_words(error, secrets))?;
+    for warning in &prepared.warnings {
+        printer.note(&format!("warning: {}", secrets.redact(warning)));
+    }
+    // A key is a digest over arguments of the build, which may be secrets.
+    for key in prepared
+        .facts
+        .keys()
+        .filter_map(|image| build_key_of(image))
+    {
+        secrets.hide(key);
+    }
     let mut pinned = prepared.stacks.into_iter();
     for (index, pinned) in indexes.into_iter().zip(pinned.by_ref()) {
         for job in &mut plan.jobs {
@@ -87,15 +99,24 @@ fn tell(lines: &ImageLines, secrets: &Secrets, step: ImageProgress<'_>) {
             total_bytes,
         } => lines.sending(image, sent_bytes, total_bytes),
         // A step may print an argument that came from the environment.
-        ImageProgress::Building { image, line } => lines.building(image, &secrets.redact(line)),
-        ImageProgress::Built { image } => lines.built(image),
+        ImageProgress::Building { image, line } => {
+            lines.building(image, &without_build_keys(&secrets.redact(line)));
+        }
+        ImageProgress::Built { image, took } => lines.built(image, took),
+        ImageProgress::BuiltBefore { image } => lines.built_before(image),
     }
 }
 
 fn in_words(error: PrepareError, secrets: &Secrets) -> AppError {
     match error {
         PrepareError::Missing(missing) => {
-            AppError::environment(anyhow::anyhow!("{}", secrets.redact(&missing.to_string())))
+            let words = without_build_keys(&secrets.redact(&missing.to_string()));
+            let words = anyhow::anyhow!(words);
+            if missing.is_input() {
+                AppError::input(words)
+            } else {
+                AppError::environment(words)
+            }
         }
         PrepareError::Engine(source) => source.into(),
     }

@@ -31,6 +31,8 @@ pub(super) struct Inputs {
     pub(super) seed_workload: Option<Arc<Workload>>,
     pub(super) seed_bytes: Vec<(PathBuf, Vec<u8>)>,
     pub(super) plan: Plan,
+    /// Cells of the sweep that `--only` leaves out.
+    unselected: Vec<Cell>,
     pub(super) secrets: Secrets,
     settings: IndexMap<String, String>,
     environment: BTreeMap<String, String>,
@@ -54,8 +56,9 @@ impl Inputs {
         let matrix_text = read_matrix(path)?;
         let sweep = matrix::read(path, &matrix_text)?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        let (compose, workload, workload_path) = read_files(&sweep, folder, environment)?;
         let settings: IndexMap<String, String> = arguments.settings.iter().cloned().collect();
+        let (compose, workload, workload_path) =
+            read_files(&sweep, folder, environment, &settings)?;
 
         let mut problems = Vec::new();
         check_settings(&sweep, &settings, path, &mut problems);
@@ -101,6 +104,7 @@ impl Inputs {
             seed_bytes: seed_bytes(seed_path.as_deref(), seed_workload.as_deref())?,
             seed_workload,
             plan,
+            unselected: Vec::new(),
             settings,
         };
         inputs.reveal_names_and_levels();
@@ -117,7 +121,10 @@ impl Inputs {
             return Err(Problems(problems).into());
         }
         if let Some(only) = only {
+            let all = inputs.plan.cells.clone();
             inputs.plan.retain("--only", only)?;
+            let is_left_out = |cell: &Cell| inputs.plan.cell_by_id(cell.id().as_str()).is_none();
+            inputs.unselected = all.into_iter().filter(is_left_out).collect();
         }
         Ok(inputs)
     }
@@ -153,6 +160,18 @@ impl Inputs {
 
     /// The same with services that trials do not start.
     pub(super) fn resolve_with(&mut self, cell: usize, more: &[String]) -> Result<Stack, Problems> {
+        let cell = self.plan.cells[cell].clone();
+        self.resolve_cell(&cell, more)
+    }
+
+    /// The stacks of cells that `--only` leaves out, where they can be resolved.
+    pub(super) fn unselected_stacks(&mut self, more: &[String]) -> Vec<Stack> {
+        let cells = self.unselected.clone();
+        let stacks = cells.iter().map(|cell| self.resolve_cell(cell, more));
+        stacks.filter_map(Result::ok).collect()
+    }
+
+    fn resolve_cell(&mut self, cell: &Cell, more: &[String]) -> Result<Stack, Problems> {
         let variables = self.compose_variables(cell);
         let roots: Vec<String> = self.roots.iter().chain(more).cloned().collect();
         let request = ResolveRequest {
@@ -173,14 +192,14 @@ impl Inputs {
 
     /// Where the values of a cell's stack came from.
     pub(super) fn explain(&self, cell: usize, stack: &Stack) -> Origins {
-        let variables = self.compose_variables(cell);
+        let variables = self.compose_variables(&self.plan.cells[cell]);
         self.compose.explain(&self.request(&variables), stack)
     }
 
     /// What a cell puts into the Compose files, with what `--set` gives.
-    fn compose_variables(&self, cell: usize) -> IndexMap<String, String> {
+    fn compose_variables(&self, cell: &Cell) -> IndexMap<String, String> {
         let mut variables = self.settings.clone();
-        variables.extend(Self::variables_of(&self.plan.cells[cell]));
+        variables.extend(Self::variables_of(cell));
         variables
     }
 
@@ -247,6 +266,15 @@ impl Inputs {
     pub(super) fn target_is_service(&self) -> bool {
         let host = &self.sweep.load.target.value.host;
         self.compose.service_names().iter().any(|name| name == host)
+    }
+
+    /// Services that nightsweep itself must reach: the target, and those of `[[prove]]`.
+    pub(super) fn asked_services(&self) -> Vec<String> {
+        let target = &self.sweep.load.target.value.host;
+        let proving = self.sweep.proves.iter().map(|prove| &prove.url.value.host);
+        let names = self.compose.service_names();
+        let asked = std::iter::once(target).chain(proving);
+        asked.filter(|name| names.contains(name)).cloned().collect()
     }
 
     /// Names and levels are what results are told by; `--set` is plain by choice.
@@ -333,6 +361,7 @@ fn read_files(
     sweep: &Sweep,
     folder: &Path,
     environment: &Environment,
+    settings: &IndexMap<String, String>,
 ) -> Result<(ComposeFiles, Workload, PathBuf), Problems> {
     let mut problems = Vec::new();
     let paths: Vec<PathBuf> = sweep
@@ -363,7 +392,7 @@ fn read_files(
     {
         None
     } else {
-        let read = ComposeFiles::read_in(&paths, environment.variables());
+        let read = ComposeFiles::read_in(&paths, environment.variables(), settings);
         let read = read.and_then(|files| match &sweep.overrides {
             Some(tree) => files.with_override(tree),
             None => Ok(files),

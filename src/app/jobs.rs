@@ -110,7 +110,7 @@ fn job(inputs: &Inputs, isolated: &Isolated, trial: &PlannedTrial) -> Job {
             .plan
             .phases(cell)
             .into_iter()
-            .map(|phase| job_phase(sweep, phase))
+            .map(|phase| job_phase(sweep, cell, phase))
             .collect(),
         golden: 0,
         skip: None,
@@ -169,8 +169,8 @@ pub(super) fn default_load_threads() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST_LOAD_THREADS))
 }
 
-fn job_phase(sweep: &Sweep, phase: CellPhase) -> JobPhase {
-    let hooks = hooks_of(sweep, &phase.name, phase.window);
+fn job_phase(sweep: &Sweep, cell: &Cell, phase: CellPhase) -> JobPhase {
+    let hooks = hooks_of(sweep, cell, &phase.name, phase.window);
     JobPhase {
         answers: phase.answers.map(Answers::as_str),
         load_tied_to_knob: phase.load_tied_to_knob,

@@ -1,15 +1,20 @@
 //! run.json: everything about a run that could explain a number.
 
+use std::sync::Arc;
+
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 
 use super::environment::Environment;
 use super::inputs::Inputs;
 use super::isolation::Isolated;
-use crate::engine::{HostFacts, ImageFacts};
+use crate::engine::{HostFacts, ImageFacts, build_key_of};
 use crate::matrix::Golden;
+use crate::stack::Stack;
 use crate::sweep::{JobPhase, SweepPlan, TargetSpec};
 
+/// Of an image's id, so much is shown: `sha256:` and twelve digits.
+const SHORT_ID: usize = 19;
 /// Meaning of the manifest's fields.
 const MANIFEST_VERSION: u32 = 1;
 
@@ -25,6 +30,7 @@ pub(super) fn manifest(
     images: &IndexMap<String, ImageFacts>,
 ) -> Value {
     let sweep = &inputs.sweep;
+    let shown = shown_images(&isolated.stacks);
     let cells: Vec<Value> = inputs
         .plan
         .cells
@@ -35,7 +41,7 @@ pub(super) fn manifest(
                 "id": cell.id().to_string(),
                 "axes": cell.axes().collect::<IndexMap<_, _>>(),
                 "derived": cell.derived().collect::<IndexMap<_, _>>(),
-                "stack": stack.as_ref(),
+                "stack": shown_stack(stack, &shown),
             })
         })
         .collect();
@@ -68,10 +74,45 @@ pub(super) fn manifest(
         "engine": facts,
         "host": host(facts),
         "isolation": isolated.plan,
-        "images": images,
+        "images": shown_facts(images, &shown),
         "versions": {},
         "cells": cells,
     })
+}
+
+/// What stands in the place of names that hold the key of a build: `build of app (sha256:…)`.
+fn shown_images(stacks: &[Arc<Stack>]) -> IndexMap<String, String> {
+    let mut shown = IndexMap::new();
+    for (name, service) in stacks.iter().flat_map(|stack| &stack.services) {
+        if build_key_of(&service.image).is_some() {
+            let id = service.image_id.as_deref().unwrap_or("not known");
+            let short = id.get(..SHORT_ID).unwrap_or(id);
+            shown
+                .entry(service.image.clone())
+                .or_insert_with(|| format!("build of {name} ({short})"));
+        }
+    }
+    shown
+}
+
+fn shown_stack(stack: &Stack, shown: &IndexMap<String, String>) -> Stack {
+    let mut stack = stack.clone();
+    for service in stack.services.values_mut() {
+        if let Some(name) = shown.get(&service.image) {
+            service.image.clone_from(name);
+        }
+    }
+    stack
+}
+
+fn shown_facts<'a>(
+    images: &'a IndexMap<String, ImageFacts>,
+    shown: &'a IndexMap<String, String>,
+) -> IndexMap<&'a String, &'a ImageFacts> {
+    images
+        .iter()
+        .map(|(name, facts)| (shown.get(name).unwrap_or(name), facts))
+        .collect()
 }
 
 /// What trials found in their volumes; goldens are added when they are ready.
@@ -160,4 +201,53 @@ fn host(facts: &HostFacts) -> Value {
         "clock_source": line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         "load_average": line("/proc/loadavg"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stack::Service;
+
+    #[test]
+    fn a_built_image_is_named_by_service_and_content_and_not_by_its_key() {
+        let stack = |key: &str, id: &str| {
+            let app = Service {
+                image: format!("nightsweep/build:{key}"),
+                image_id: Some(format!("sha256:{}", id.repeat(64))),
+                ..Service::default()
+            };
+            let db = Service {
+                image: "postgres:17".to_owned(),
+                ..Service::default()
+            };
+            Arc::new(Stack {
+                services: [("app".to_owned(), app), ("db".to_owned(), db)].into(),
+                ..Stack::default()
+            })
+        };
+        let keys = ["0123456789abcdef", "fedcba9876543210"];
+        let stacks = [stack(keys[0], "a"), stack(keys[1], "b")];
+        let images: IndexMap<String, ImageFacts> = stacks
+            .iter()
+            .flat_map(|stack| stack.services.values())
+            .map(|service| (service.image.clone(), ImageFacts::default()))
+            .collect();
+        let shown = shown_images(&stacks);
+        let facts = shown_facts(&images, &shown);
+        let names: Vec<&str> = facts.keys().map(|name| name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "build of app (sha256:aaaaaaaaaaaa)",
+                "postgres:17",
+                "build of app (sha256:bbbbbbbbbbbb)"
+            ]
+        );
+        let text = json!([shown_stack(&stacks[0], &shown), facts]).to_string();
+        assert!(
+            text.contains(r#""image":"build of app (sha256:aaaaaaaaaaaa)""#),
+            "{text}"
+        );
+        assert!(!keys.iter().any(|key| text.contains(key)), "{text}");
+    }
 }

@@ -6,6 +6,7 @@
 //! reads variables, clock and randomness.
 
 mod clean;
+mod contents;
 mod doctor;
 mod environment;
 mod error;
@@ -19,6 +20,7 @@ mod jobs;
 mod load;
 mod manifest;
 mod plan;
+mod reachable;
 mod report;
 mod run;
 mod stack;

@@ -15,6 +15,7 @@ use super::isolation::isolate;
 use super::jobs::{Choices, sweep_plan};
 use super::manifest::manifest;
 use super::plan::{deduplicated, refuse_unsupported};
+use super::reachable::refuse_unreachable;
 use super::report::draw;
 use crate::cli::RunArgs;
 use crate::cpus::CpuSet;
@@ -101,6 +102,7 @@ async fn prepare(
     refuse_unsupported(&stacks)?;
     let engine = Arc::new(DockerEngine::find(environment.variables()).await?);
     let facts = engine.describe().await?;
+    refuse_unreachable(&inputs, &facts)?;
     let owner = Owner::current().map_err(AppError::environment)?;
     let id = run_id(
         &inputs.sweep.name,

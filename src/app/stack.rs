@@ -89,8 +89,8 @@ fn of_matrix(arguments: &StackArgs, environment: &Environment) -> Result<Shown, 
 }
 
 fn of_files(arguments: &StackArgs, environment: &Environment) -> Result<Shown, AppError> {
-    let files = ComposeFiles::read_in(&arguments.files, environment.variables())?;
     let settings: IndexMap<String, String> = arguments.settings.iter().cloned().collect();
+    let files = ComposeFiles::read_in(&arguments.files, environment.variables(), &settings)?;
     let variables: &BTreeMap<String, String> = environment.variables();
     let request = ResolveRequest {
         cell: &settings,

@@ -1,24 +1,26 @@
 //! What the matrix says of the state of trials, checked against the Compose files and
 //! put into the sweep's plan.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use indexmap::IndexMap;
 use serde_json::json;
 
+use super::contents::Contents;
 use super::error::AppError;
 use super::inputs::Inputs;
 use super::jobs::resolve;
 use crate::engine::CloneWay;
 use crate::load::Workload;
-use crate::matrix::{self, GoldenFrom, HookBefore, Located, Seed, State, Sweep};
-use crate::problem::{Location, Problem, nearest};
+use crate::matrix::{self, Cell, Golden, GoldenFrom, HookBefore, Located, Seed, State, Sweep};
+use crate::problem::{Location, Problem, Problems, nearest};
 use crate::stack::{ComposeFiles, Stack};
 use crate::sweep::{
-    GoldenPlan, GoldenSource, GoldenSpec, Hook, SeedLoad, SeedSpec, StatePlan, TargetSpec,
-    definition,
+    Filling, GoldenPlan, GoldenSource, GoldenSpec, Hook, LeftOut, SeedLoad, SeedSpec, StatePlan,
+    TargetSpec, definition,
 };
-use crate::tree::{CloneMode, Depth, fingerprint};
+use crate::tree::CloneMode;
 
 /// The seeding workload of a matrix, read; problems are noted.
 pub(super) fn seed_workload(
@@ -144,15 +146,15 @@ pub(super) fn check_stack_state(sweep: &Sweep, stack: &Stack, problems: &mut Vec
     }
 }
 
-/// The hooks before a phase.
-pub(super) fn hooks_of(sweep: &Sweep, phase: &str, is_window: bool) -> Vec<Hook> {
+/// The hooks before a phase of a cell.
+pub(super) fn hooks_of(sweep: &Sweep, cell: &Cell, phase: &str, is_window: bool) -> Vec<Hook> {
     let is_before = |hook: &&matrix::Hook| match &hook.before {
         HookBefore::Windows => is_window,
         HookBefore::Phase(name) => name == phase,
     };
     let hook = |hook: &matrix::Hook| Hook {
         service: hook.service.value.clone(),
-        exec: hook.exec.clone(),
+        exec: hook.exec.iter().map(|word| word.of(cell)).collect(),
         timeout: hook.timeout,
     };
     sweep.hooks.iter().filter(is_before).map(hook).collect()
@@ -199,20 +201,37 @@ pub(super) async fn state_plan(
         .iter()
         .map(|name| name.value.clone())
         .collect();
+    let cells = match &source {
+        GoldenSource::Prepare(_) => {
+            definitions(inputs, stacks, seed.as_ref(), &volumes, &golden).await?
+        }
+        // What is copied does not depend on the cell.
+        GoldenSource::Volume(_) | GoldenSource::Folder(_) => {
+            let same = |stack: &Arc<Stack>| (Arc::clone(stack), source.words());
+            stacks.iter().map(same).collect()
+        }
+    };
     let mut specs: Vec<GoldenSpec> = Vec::new();
     let mut of_cell = Vec::new();
-    for cell in 0..stacks.len() {
-        if !is_run(cell) {
+    for (index, (stack, definition)) in cells.into_iter().enumerate() {
+        if !is_run(index) {
             of_cell.push(0);
             continue;
         }
-        let spec = spec_of(inputs, stacks, cell, seed.as_ref(), &volumes, &source)?;
+        let cell = &inputs.plan.cells[index];
         let known = specs
             .iter()
-            .position(|known| known.definition == spec.definition);
+            .position(|known| known.definition == definition);
         of_cell.push(known.unwrap_or(specs.len()));
         if known.is_none() {
-            specs.push(spec);
+            specs.push(GoldenSpec {
+                cell_id: cell.id().to_string(),
+                stack,
+                variables: inputs.workload_variables(cell),
+                volumes: volumes.clone(),
+                source: source.clone(),
+                definition,
+            });
         }
     }
     if specs.len() > 1 {
@@ -225,62 +244,99 @@ pub(super) async fn state_plan(
     Ok((StatePlan::Golden(GoldenPlan { way, specs }), of_cell))
 }
 
-fn spec_of(
+/// By cell: what is launched to prepare its golden, and what that depends on.
+///
+/// **Errors**: problems of the seeding service's stack; what is mounted and cannot be read.
+async fn definitions(
     inputs: &mut Inputs,
     stacks: &[Arc<Stack>],
-    cell: usize,
     seed: Option<&Seed>,
     volumes: &[String],
-    source: &GoldenSource,
-) -> Result<GoldenSpec, AppError> {
+    golden: &Golden,
+) -> Result<Vec<(Arc<Stack>, String)>, AppError> {
     let service = seed.and_then(|seed| seed.service.as_ref());
     let service = service.map(|service| service.value.clone());
-    let stack = match &service {
-        Some(service) => Arc::new(inputs.resolve_with(cell, std::slice::from_ref(service))?),
-        None => Arc::clone(&stacks[cell]),
-    };
-    let cell_of = &inputs.plan.cells[cell];
-    let variables = inputs.workload_variables(cell_of);
-    let definition = match source {
-        GoldenSource::Prepare(_) => {
-            let digests: Vec<String> = inputs
-                .seed_bytes
-                .iter()
-                .map(|(_, bytes)| crate::tree::hex(&<sha2::Sha256 as sha2::Digest>::digest(bytes)))
-                .collect();
-            let used: indexmap::IndexMap<&String, Option<&String>> = inputs
-                .seed_workload
-                .iter()
-                .flat_map(|workload| workload.variables())
-                .map(|used| (&used.name, variables.get(&used.name)))
-                .collect();
-            let seed_words = seed.map(|seed| {
-                json!({
-                    "files": digests,
-                    "variables": used,
-                    "journeys": seed.journeys,
-                    "target": seed.target.as_ref().map(|target| &target.value.text),
-                })
-            });
-            definition(
-                &stack,
-                volumes,
-                service.as_deref(),
-                &json!(seed_words),
-                &|path| fingerprint(path, Depth::Content).ok()?.content,
-            )
+    let more: Vec<String> = service.iter().cloned().collect();
+    let mut seeded = stacks.to_vec();
+    if service.is_some() {
+        for (cell, stack) in seeded.iter_mut().enumerate() {
+            *stack = Arc::new(inputs.resolve_with(cell, &more)?);
         }
-        // What is copied does not depend on the cell.
-        GoldenSource::Volume(_) | GoldenSource::Folder(_) => source.words(),
+    }
+    let filling = Filling {
+        volumes,
+        seed_service: service.as_deref(),
     };
-    Ok(GoldenSpec {
-        cell_id: cell_of.id().to_string(),
-        stack,
-        variables,
-        volumes: volumes.to_vec(),
-        source: source.clone(),
-        definition,
-    })
+    // Over all cells of the sweep, so that `--only` finds the golden of the whole.
+    let mut left_out = LeftOut::default();
+    let unselected = inputs.unselected_stacks(&more);
+    for stack in seeded.iter().map(|stack| &**stack).chain(&unselected) {
+        left_out.compare(stack, filling);
+    }
+    let mut binds: IndexMap<PathBuf, bool> = IndexMap::new();
+    for (path, is_writers) in seeded.iter().flat_map(|stack| filling.binds(stack)) {
+        *binds.entry(path).or_insert(false) |= is_writers;
+    }
+    let contents = Contents::read(binds).await;
+    refuse_unreadable(&contents, &golden.from.location)?;
+    let passed_over = contents.passed_over.iter();
+    let passed_over = passed_over.map(|path| format!("the content of {}", path.display()));
+    let words: Vec<String> = left_out.words().into_iter().chain(passed_over).collect();
+    if !words.is_empty() {
+        inputs.plan.warnings.push(format!(
+            "the golden does not depend on: {}; where one of these shapes the data, prepare it with `service` in [seed]",
+            words.join(", ")
+        ));
+    }
+    let content_of = |path: &Path| contents.of(path);
+    let defined = seeded
+        .into_iter()
+        .zip(&inputs.plan.cells)
+        .map(|(stack, cell)| {
+            let seed = seed_words(inputs, seed, &inputs.workload_variables(cell));
+            let definition = definition(&stack, filling, &seed, &left_out, &content_of);
+            (stack, definition)
+        });
+    Ok(defined.collect())
+}
+
+/// **Errors**: everything that is mounted and cannot be read: a change of it would go unseen.
+fn refuse_unreadable(contents: &Contents, place: &Location) -> Result<(), Problems> {
+    if contents.unreadable.is_empty() {
+        return Ok(());
+    }
+    let problem = |words: &String| {
+        Problem::new(place.clone(), words.clone())
+            .with_hint("let it be read by whoever runs nightsweep, or do not mount it")
+    };
+    Err(Problems(contents.unreadable.iter().map(problem).collect()))
+}
+
+/// What is known of the seed: its files, and the values its workload uses.
+fn seed_words(
+    inputs: &Inputs,
+    seed: Option<&Seed>,
+    variables: &IndexMap<String, String>,
+) -> serde_json::Value {
+    let digests: Vec<String> = inputs
+        .seed_bytes
+        .iter()
+        .map(|(_, bytes)| crate::tree::hex(&<sha2::Sha256 as sha2::Digest>::digest(bytes)))
+        .collect();
+    let used: IndexMap<&String, Option<&String>> = inputs
+        .seed_workload
+        .iter()
+        .flat_map(|workload| workload.variables())
+        .map(|used| (&used.name, variables.get(&used.name)))
+        .collect();
+    json!(seed.map(|seed| {
+        json!({
+            "files": digests,
+            "variables": used,
+            "journeys": seed.journeys,
+            "target": seed.target.as_ref().map(|target| &target.value.text),
+        })
+    }))
 }
 
 async fn seed_spec(inputs: &Inputs, seed: Option<&Seed>) -> Result<Option<SeedSpec>, AppError> {
@@ -317,4 +373,33 @@ async fn seed_spec(inputs: &Inputs, seed: Option<&Seed>) -> Result<Option<SeedSp
         workload,
         timeout: seed.timeout,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_mounted_file_that_cannot_be_read_is_a_problem_with_its_path_and_why() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("app.conf");
+        fs_err::write(&file, "a = 1").unwrap();
+        let place = Location {
+            file: "m.toml".into(),
+            line: 13,
+            column: 2,
+        };
+        let good = Contents::read([(file.clone(), true)].into()).await;
+        assert!(refuse_unreadable(&good, &place).is_ok());
+        // Below a file nothing can be read, whoever asks.
+        let below = file.join("below");
+        let wrong = Contents::read([(below.clone(), false)].into()).await;
+        let said = refuse_unreadable(&wrong, &place).unwrap_err().to_string();
+        assert!(said.starts_with("m.toml:13:2: "), "{said}");
+        assert!(
+            said.contains(&format!("{} is mounted", below.display())),
+            "{said}"
+        );
+        assert!(said.contains("Not a directory"), "{said}");
+    }
 }

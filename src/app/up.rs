@@ -10,6 +10,7 @@ use super::interrupt::Interrupts;
 use super::isolation::isolate;
 use super::jobs::{Choices, sweep_plan};
 use super::plan::refuse_unsupported;
+use super::reachable::refuse_unreachable;
 use crate::cli::UpArgs;
 use crate::engine::{
     DockerEngine, Engine, LABEL_RUN, Launch, Launched, Lease, Owner, TrialTag, Unhealthy, launch,
@@ -39,6 +40,7 @@ pub(super) async fn up(
     refuse_unsupported(&stacks)?;
     let engine = Arc::new(DockerEngine::find(environment.variables()).await?);
     let facts = engine.describe().await?;
+    refuse_unreachable(&inputs, &facts)?;
     let id = format!(
         "{UP_PREFIX}{:04x}{:04x}",
         environment.now().as_second() & 0xffff,

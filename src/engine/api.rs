@@ -182,6 +182,8 @@ pub struct ImageFacts {
     pub tagged_at: Option<String>,
     /// Size on disk. **Units**: bytes.
     pub size_bytes: u64,
+    /// What it runs on, as `linux/amd64` or `linux/arm/v7`; empty where it does not say.
+    pub platform: String,
     /// Whether it brings a healthcheck of its own.
     pub has_healthcheck: bool,
 }

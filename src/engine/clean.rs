@@ -4,7 +4,8 @@
 //! more. The rules, in this order:
 //!
 //! 1. golden volumes stay, unless they are asked for; then those stay that a living run
-//!    uses. Half-made ones, whose owner died before they were sealed, always go;
+//!    uses. Half-made ones, whose owner died before they were sealed, always go. Images that
+//!    were built for a run stay in the same way: building them again takes time;
 //! 2. an owner that is alive keeps everything it made, even when its run is named:
 //!    pulling a stack from under a running measurement gives wrong numbers. Stop
 //!    the run instead;
@@ -17,7 +18,7 @@
 use super::error::EngineError;
 use super::golden::{GOLDEN_USE_LABEL, Part, golden_label_filter, part_of, unsealed};
 use super::teardown::{TeardownReport, remove_all, remove_matching};
-use super::trial::{LABEL_GOLDEN, LABEL_HELPER, LABEL_OWNER, LABEL_RUN, LABEL_TRIAL};
+use super::trial::{LABEL_BUILD, LABEL_GOLDEN, LABEL_HELPER, LABEL_OWNER, LABEL_RUN, LABEL_TRIAL};
 use super::{Engine, Leftover, Liveness, Owner};
 
 /// What to clean.
@@ -27,6 +28,8 @@ pub struct CleanRequest {
     pub run_id: Option<String>,
     /// Golden volumes and the image that clones them too, where no living run uses them.
     pub golden: bool,
+    /// Images that were built from `build` sections too, while no run lives.
+    pub images: bool,
     /// Only say what would be removed.
     pub is_dry_run: bool,
 }
@@ -62,6 +65,7 @@ pub async fn clean<E: Engine>(
     };
     let found = engine.list_ours(&[filter]).await?;
     let mut report = CleanReport::default();
+    let living = living_run(&found);
     let mut doomed = Vec::new();
     for thing in found {
         // The engine filters too; that nothing else is removed must not hang on it.
@@ -77,6 +81,17 @@ pub async fn clean<E: Engine>(
         let golden = golden_things(engine, request.golden).await?;
         doomed.extend(golden.doomed);
         report.kept.extend(golden.kept);
+    }
+    if request.images {
+        let images = engine.list_images(LABEL_BUILD).await?;
+        match living {
+            Some(run) => {
+                let why = format!("run {run} may use it");
+                let kept = images.into_iter().map(|image| (image, why.clone()));
+                report.kept.extend(kept);
+            }
+            None => doomed.extend(images),
+        }
     }
     if request.is_dry_run {
         doomed.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
@@ -106,6 +121,18 @@ pub async fn clean<E: Engine>(
         }
     }
     Ok(report)
+}
+
+/// A run among these things whose owner may still live.
+fn living_run(found: &[Leftover]) -> Option<String> {
+    let is_dead = |thing: &Leftover| {
+        let owner = thing.labels.get(LABEL_OWNER);
+        owner
+            .and_then(|text| text.parse::<Owner>().ok())
+            .is_some_and(|owner| owner.liveness() == Liveness::Dead)
+    };
+    let thing = found.iter().find(|thing| !is_dead(thing))?;
+    thing.labels.get(LABEL_RUN).cloned()
 }
 
 /// What is to be done with golden volumes and their image.

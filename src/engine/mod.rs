@@ -5,7 +5,7 @@
 //! matrix; it gets a resolved stack and gives back addresses, proof and counters.
 //!
 //! In reading order: `api.rs` (the trait), `support.rs` (what no
-//! launch can do yet), `images/` (pulled or built before the sweep), `trial.rs`
+//! launch can do), `images/` (pulled or built before the sweep), `trial.rs`
 //! (names and labels), `replica.rs` (a service with several containers),
 //! `cpu/` (whose CPUs are whose), `launch/` (from nothing to ready), `reach.rs`,
 //! `proof/` (what is in force), `telemetry.rs`,
@@ -64,12 +64,14 @@ pub use golden::{
     CloneSource, CloneWay, ClonedState, GOLDEN_USE_LABEL, GoldenFacts, GoldenKey, HelperArchive,
     HelperError, HelperImage, HelperImageError, HelperMount, HelperRequest, SealedGolden,
     TrialState, claim, drop_claim, ensure_helper_image, find_claims, find_golden,
-    golden_label_filter, helper_archive, register_use, run_helper, run_helper_of, seal,
+    find_golden_of_source, golden_label_filter, helper_archive, register_use, run_helper,
+    run_helper_of, seal,
 };
 pub use host::{HostCpu, HostUse, host_use, parse_host_cpu, read_host_cpu};
 pub use images::{
     BuildContext, BuildSource, Credentials, ImageMissing, ImageProgress, ImagesMissing, Keyring,
-    PrepareError, PreparedImages, ProgressSink, prepare_images,
+    PrepareError, PreparedImages, ProgressSink, build_key_of, check_builds, prepare_images,
+    without_build_keys,
 };
 pub use launch::{
     Launch, LaunchError, LaunchTarget, Launched, Prepared, TargetPath, launch, prepare, start,

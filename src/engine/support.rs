@@ -1,4 +1,4 @@
-//! What a resolved stack asks for that no launch can do yet.
+//! What a resolved stack asks for that no launch can do, from its keys alone.
 //!
 //! **Invariant**: every field of the stack's model is either passed on when a
 //! container, network or volume is created, or named here, before anything is.
@@ -8,7 +8,7 @@ use super::docker::rehearse;
 use super::images::build::refused_key;
 use crate::stack::{Build, PullPolicy, Service, Stack, is_image_reference};
 
-/// Keys that are understood and cannot be launched yet.
+/// Keys that are understood and cannot be launched.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.join("\n"))]
 pub struct Unsupported(pub Vec<String>);
@@ -25,12 +25,7 @@ pub fn check_stack(stack: &Stack) -> Result<(), Unsupported> {
                 "services.{name}.image: `{image}` is not an image reference such as postgres:17"
             ));
         }
-        let mut refuse = |key: &str, what: &str| {
-            found.push(format!(
-                "services.{name}.{key}: {what} is not yet supported"
-            ));
-        };
-        check_service(service, &mut refuse);
+        check_build(name, service, &mut found);
         check_replicas(name, service, stack, &mut found);
     }
     let unsayable = rehearse(stack).into_iter();
@@ -42,18 +37,18 @@ pub fn check_stack(stack: &Stack) -> Result<(), Unsupported> {
     }
 }
 
-fn check_service(service: &Service, refuse: &mut dyn FnMut(&str, &str)) {
+/// What of a build no builder of the engine does.
+fn check_build(name: &str, service: &Service, found: &mut Vec<String>) {
     // A build that may not be needed is looked at when it is.
     let is_built =
         |build: &&Build| build.names_no_image || service.pull_policy == Some(PullPolicy::Build);
-    if let Some(what) = service
+    let what = service
         .build
         .as_ref()
         .filter(is_built)
-        .and_then(refused_key)
-    {
-        let (key, what) = what.split_once(": ").unwrap_or(("", &what));
-        refuse(&format!("build.{key}"), what);
+        .and_then(refused_key);
+    if let Some(what) = what {
+        found.push(format!("services.{name}.build.{what}"));
     }
 }
 
@@ -174,6 +169,11 @@ mod tests {
                 "services.app.build.context",
                 "services.app",
             ]
+        );
+        assert_eq!(
+            lines[1],
+            "services.app.build.context: `git@host:r.git` is fetched by nobody here (allowed: a \
+             folder, http://, https://, git://, github.com/)"
         );
         assert_eq!(
             lines[2],

@@ -451,6 +451,7 @@ async fn clean_takes_only_what_a_dead_owner_left() {
     let dry = CleanRequest {
         run_id: None,
         golden: false,
+        images: false,
         is_dry_run: true,
     };
     let report = clean(&engine, &dry).await.unwrap();
@@ -491,6 +492,7 @@ async fn a_named_run_is_cleaned_unless_its_owner_lives() {
     let named = |run: &str| CleanRequest {
         run_id: Some(run.to_owned()),
         golden: false,
+        images: false,
         is_dry_run: false,
     };
     let engine = littered();
@@ -542,6 +544,7 @@ async fn golden_volumes_are_cleaned_when_asked_for_and_nobody_living_uses_them()
         made_at: "2026-11-30T00:00:00Z".to_owned(),
         prepared_s: 1.0,
         trees: IndexMap::new(),
+        clone_s: None,
     };
     let (whole, used, half) = (
         GoldenKey::of("whole"),
@@ -575,6 +578,7 @@ async fn golden_volumes_are_cleaned_when_asked_for_and_nobody_living_uses_them()
 
     let all = CleanRequest {
         golden: true,
+        images: false,
         ..CleanRequest::default()
     };
     let report = clean(&engine, &all).await.unwrap();
@@ -587,8 +591,43 @@ async fn golden_volumes_are_cleaned_when_asked_for_and_nobody_living_uses_them()
 }
 
 #[tokio::test(start_paused = true)]
+async fn built_images_go_when_asked_for_and_no_run_lives() {
+    let engine = FakeEngine::new();
+    let built = Labels::from([("nightsweep.build".to_owned(), "k".to_owned())]);
+    engine.add_existing(LeftoverKind::Image, "nightsweep/build:k", built);
+    engine.add_existing(LeftoverKind::Image, "theirs:1", Labels::new());
+    let owned = |owner: &str| {
+        Labels::from([
+            (LABEL_RUN.to_owned(), "r1".to_owned()),
+            (LABEL_OWNER.to_owned(), owner.to_owned()),
+        ])
+    };
+    let asked = CleanRequest {
+        images: true,
+        ..CleanRequest::default()
+    };
+    let plain = clean(&engine, &CleanRequest::default()).await.unwrap();
+    assert!(plain.removed.is_empty(), "{plain:?}");
+
+    let alive = Owner::current().unwrap().to_string();
+    engine.add_existing(LeftoverKind::Network, "alive", owned(&alive));
+    let report = clean(&engine, &asked).await.unwrap();
+    assert!(report.removed.is_empty(), "{report:?}");
+    let why: Vec<&str> = report.kept.iter().map(|(_, why)| why.as_str()).collect();
+    assert!(why.contains(&"run r1 may use it"), "{why:?}");
+
+    let engine = FakeEngine::new();
+    let built = Labels::from([("nightsweep.build".to_owned(), "k".to_owned())]);
+    engine.add_existing(LeftoverKind::Image, "nightsweep/build:k", built);
+    engine.add_existing(LeftoverKind::Image, "theirs:1", Labels::new());
+    let report = clean(&engine, &asked).await.unwrap();
+    assert_eq!(report.removed.len(), 1);
+    assert_eq!(engine.existing(), ["theirs:1"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_two_that_prepare_the_same_the_first_seal_stands() {
-    use super::{GoldenFacts, GoldenKey, TrialTag, claim, seal};
+    use super::{GoldenFacts, GoldenKey, TrialTag, claim, find_golden_of_source, seal};
     let engine = FakeEngine::new();
     let key = GoldenKey::of("same");
     let tag = |run: &str| TrialTag {
@@ -602,10 +641,14 @@ async fn of_two_that_prepare_the_same_the_first_seal_stands() {
         made_at: "2026-11-30T00:00:00Z".to_owned(),
         prepared_s: 1.0,
         trees: IndexMap::new(),
+        clone_s: None,
     };
     let first = claim(&engine, &key, &tag("r1")).await.unwrap();
     let second = claim(&engine, &key, &tag("r2")).await.unwrap();
     let sealed = seal(&engine, &key, &first, &facts).await.unwrap();
+    let source = |name: &'static str| find_golden_of_source(&engine, name);
+    assert_eq!(source("prepare").await.unwrap(), Some(sealed.clone()));
+    assert_eq!(source("volume:other").await.unwrap(), None);
     let other = seal(&engine, &key, &second, &facts).await.unwrap();
     assert_eq!((sealed.data.as_str(), &other), (first.as_str(), &sealed));
     assert!(

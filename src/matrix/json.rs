@@ -68,8 +68,12 @@ impl Serialize for PlannedStateOf<'_> {
             object.serialize_entry("volumes", &volumes)?;
             object.serialize_entry("clone", golden.clone.as_str())?;
             object.serialize_entry("clones", &self.0.trials.len())?;
-            object.serialize_entry("golden_bytes", &state.golden_bytes)?;
-            object.serialize_entry("cloned_bytes", &self.0.cloned_bytes())?;
+            let cost = state.clones.as_ref();
+            object.serialize_entry("golden_bytes", &cost.map(|cost| cost.golden_bytes))?;
+            object.serialize_entry("cloned_bytes", &cost.map(|cost| cost.bytes))?;
+            let duration = cost.and_then(|cost| cost.duration);
+            object.serialize_entry("clone_seconds", &duration.map(|time| time.as_secs_f64()))?;
+            object.serialize_entry("prepared", &cost.map(|cost| cost.is_prepared))?;
         }
         object.end()
     }

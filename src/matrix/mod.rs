@@ -31,7 +31,8 @@ pub use crate::toml_file::Located;
 pub use cell::{Cell, CellId, Dropped};
 pub use expression::Expression;
 pub use plan::{
-    ASSUMED_DEAD_TIME, CellLoad, CellPhase, Estimate, Plan, PlannedState, PlannedTrial, Role, plan,
+    ASSUMED_DEAD_TIME, CellLoad, CellPhase, ClonesCost, Estimate, Plan, PlannedState, PlannedTrial,
+    Role, plan,
 };
 pub use read::read;
 pub use starter::{StarterFiles, StarterInput, StarterService, starter};

@@ -93,7 +93,8 @@ impl Role {
 pub struct Estimate {
     /// Wall time.
     pub duration: Duration,
-    /// Room for results. **Units**: bytes.
+    /// Room for results, and what the clones of golden volumes write where that is known.
+    /// **Units**: bytes.
     pub bytes: u64,
 }
 
@@ -104,8 +105,21 @@ pub struct PlannedState {
     pub kind: State,
     /// Volumes that are cloned, with `State::Golden`.
     pub golden: Option<Golden>,
-    /// Size of the golden volumes, where they are known to be there already. **Units**: bytes.
-    pub golden_bytes: Option<u64>,
+    /// What the clones take, where the engine or the source told.
+    pub clones: Option<ClonesCost>,
+}
+
+/// What all clones of golden volumes take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClonesCost {
+    /// Size of the golden volumes; of several the largest. **Units**: bytes.
+    pub golden_bytes: u64,
+    /// What making all clones writes; blocks that are shared are not written. **Units**: bytes.
+    pub bytes: u64,
+    /// Making all clones; `None` where none was ever made.
+    pub duration: Option<Duration>,
+    /// Whether the golden volumes are there, so that none is prepared first.
+    pub is_prepared: bool,
 }
 
 /// One phase as a cell runs it.
@@ -208,7 +222,7 @@ pub fn plan(sweep: &Sweep, reached: &BTreeSet<String>) -> Result<Plan, Problems>
         state: PlannedState {
             kind: sweep.trials.state,
             golden: sweep.golden.clone(),
-            golden_bytes: None,
+            clones: None,
         },
     })
 }
@@ -359,18 +373,18 @@ impl Plan {
         Ok(n_kept)
     }
 
-    /// What all clones of golden volumes write, where that is known; 0 where nothing is cloned.
-    ///
-    /// **Units**: bytes.
-    pub fn cloned_bytes(&self) -> Option<u64> {
-        match self.state.kind {
-            State::Fresh | State::Keep => Some(0),
-            State::Golden => Some(
-                self.state
-                    .golden_bytes?
-                    .saturating_mul(self.trials.len() as u64),
-            ),
-        }
+    /// Counts what the clones of golden volumes take in the estimate.
+    pub fn count_clones(&mut self, cost: ClonesCost) {
+        self.estimate = self.without_clones();
+        self.state.clones = Some(cost);
+        self.estimate.bytes = self.estimate.bytes.saturating_add(cost.bytes);
+        let duration = cost.duration.unwrap_or_default();
+        self.estimate.duration = self.estimate.duration.saturating_add(duration);
+    }
+
+    /// What it may take without cloning.
+    pub fn without_clones(&self) -> Estimate {
+        self.trial_cost.times(self.trials.len())
     }
 
     /// Keeps one cell, by its index; trials are numbered anew.
@@ -400,6 +414,7 @@ impl Plan {
             .zip(1..)
             .map(|(trial, index)| PlannedTrial { index, ..trial })
             .collect();
-        self.estimate = self.trial_cost.times(self.trials.len());
+        self.estimate = self.without_clones();
+        self.state.clones = None;
     }
 }

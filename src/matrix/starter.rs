@@ -209,7 +209,7 @@ format = 1
 name    = "@NAME@"
 stack   = [@STACK@]  # merged in order; paths are relative to this file
 subject = @SUBJECT@  # EDIT: the service that is being sized
-tier    = "cpus"     # charts and advice come per value of this name
+tier    = "cpus"     # charts and tables come per value of this name
 
 # The knobs. Every combination is launched; the first axis changes slowest.
 # Each is a variable in the Compose files: ${cpus}. Any key there can be swept.
@@ -285,7 +285,7 @@ answers = "capacity"
 closed = { users = 32 }    # EDIT: at least twice the largest pool, the same for all cells of a tier
 duration = "45s"
 
-# A command in a container before every window, or before one phase.
+# A command in a container before every window, or before one phase; ${name} is the cell's value, $$ a dollar.
 # [[hook]]
 # before  = "window"
 # service = "db"

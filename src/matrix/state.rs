@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::sweep::TargetUrl;
+use super::value_text::ValueText;
 use crate::problem::Location;
 use crate::toml_file::Located;
 
@@ -113,8 +114,8 @@ pub struct Hook {
     pub before: HookBefore,
     /// The service in whose container it runs.
     pub service: Located<String>,
-    /// Command and arguments. **Shape**: at least one.
-    pub exec: Vec<String>,
+    /// Command and arguments, a cell's values put in. **Shape**: at least one.
+    pub exec: Vec<ValueText>,
     /// Longest time it may take.
     pub timeout: Duration,
 }

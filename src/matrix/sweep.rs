@@ -94,7 +94,14 @@ impl Sweep {
             .filter_map(|phase| phase.load.amount().expression())
             .flat_map(|load| load.slots().iter().chain(load.tier_max_slots()))
             .map(|slot| self.names[*slot].clone())
+            .chain(self.names_in_hooks())
             .collect()
+    }
+
+    /// Names that commands before phases are given: they shape what is measured.
+    fn names_in_hooks(&self) -> impl Iterator<Item = String> {
+        let words = self.hooks.iter().flat_map(|hook| &hook.exec);
+        words.flat_map(|word| word.names().map(|(name, _)| name.to_owned()))
     }
 }
 

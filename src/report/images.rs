@@ -1,6 +1,7 @@
 //! Images on their way: one live line on a terminal, plain lines elsewhere.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use super::Printer;
 use crate::units::format_bytes;
@@ -61,8 +62,13 @@ impl ImageLines {
     }
 
     /// It is built.
-    pub fn built(&self, image: &str) {
-        self.last(&format!("{image} is done"));
+    pub fn built(&self, image: &str, took: Duration) {
+        self.last(&built_words(image, took));
+    }
+
+    /// It was built by an earlier run.
+    pub fn built_before(&self, image: &str) {
+        self.last(&built_before_words(image));
     }
 
     fn tell(&self, image: &str, percent: u64, words: &str) {
@@ -109,6 +115,14 @@ fn pulled_words(image: &str, is_new: bool, fetched_bytes: u64) -> String {
     }
 }
 
+fn built_words(image: &str, took: Duration) -> String {
+    format!("{image} is done after {:.1} s", took.as_secs_f64())
+}
+
+fn built_before_words(image: &str) -> String {
+    format!("{image} was done before and is used again: nothing that goes into it has changed")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,6 +155,15 @@ mod tests {
             "pulling a:1: 1.0 MiB of 3.0 MiB"
         );
         assert_eq!(pulled_words("a:1", false, 0), "image a:1 is up to date");
+        assert_eq!(
+            built_words("the build of `app`", Duration::from_millis(12_340)),
+            "the build of `app` is done after 12.3 s"
+        );
+        assert_eq!(
+            built_before_words("the build of `app`"),
+            "the build of `app` was done before and is used again: nothing that goes into it has \
+             changed"
+        );
         assert_eq!(pulled_words("a:1", true, 0), "pulled a:1");
         assert_eq!(pulled_words("a:1", true, 1 << 10), "pulled a:1: 1.0 KiB");
     }

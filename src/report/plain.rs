@@ -34,7 +34,6 @@ impl Reporter for PlainReporter {
 fn state_ready(kind: &EventKind) -> Option<String> {
     let EventKind::StateReady {
         source,
-        key,
         reused,
         fingerprint,
         bytes,
@@ -52,7 +51,7 @@ fn state_ready(kind: &EventKind) -> Option<String> {
         format!("prepared in {}", seconds(*prepared_s))
     };
     Some(format!(
-        "golden volumes ({source}): {key} {how}, {} in {files} files, fingerprint {fingerprint}; {clones} clones are {}",
+        "golden volumes ({source}): {how}, {} in {files} files, fingerprint {fingerprint}; {clones} clones are {}",
         format_bytes(*bytes),
         format_bytes(bytes.saturating_mul(*clones)),
     ))

@@ -1,7 +1,7 @@
 //! `plan` as text: what would be run, in which order, for how long.
 
 use super::table::{Align, Table, rate};
-use crate::matrix::{Cell, CellLoad, Order, Plan, State, Sweep};
+use crate::matrix::{Cell, CellLoad, ClonesCost, Order, Plan, State, Sweep};
 use crate::units::{format_bytes, format_duration};
 
 /// Cells shown in full; larger plans show their ends.
@@ -42,18 +42,37 @@ pub fn plan_text(
     lines.push(format!("order         {order}"));
     lines.push(format!("trials        {}", plan.trials.len()));
     lines.push(format!(
-        "time          about {}",
-        format_duration(plan.estimate.duration)
+        "time          about {}{}",
+        format_duration(plan.estimate.duration),
+        beside(plan)
     ));
     lines.extend(state(plan));
     lines.push(format!(
         "disk          about {} of results",
-        format_bytes(plan.estimate.bytes)
+        format_bytes(plan.without_clones().bytes)
     ));
     for warning in &plan.warnings {
         lines.push(format!("warning: {warning}"));
     }
     lines.join("\n")
+}
+
+/// What the time of a sweep with golden volumes does not count, or does.
+fn beside(plan: &Plan) -> &'static str {
+    if plan.state.kind != State::Golden {
+        return "";
+    }
+    match plan.state.clones {
+        Some(ClonesCost {
+            is_prepared: true,
+            duration: Some(_),
+            ..
+        }) => ", clones included",
+        Some(ClonesCost {
+            duration: Some(_), ..
+        }) => ", clones included, plus preparing once where the source has changed",
+        _ => ", plus preparing once and the clones; unknown until then",
+    }
 }
 
 /// What trials find in their volumes, and what all clones write.
@@ -71,13 +90,20 @@ fn state(plan: &Plan) -> Vec<String> {
         .map(|name| name.value.as_str())
         .collect();
     let n_clones = plan.trials.len();
-    let written = match (plan.state.golden_bytes, plan.cloned_bytes()) {
-        (Some(bytes), Some(all)) => format!(
-            "{n_clones} clones of {} are {} at most; shared blocks are not written",
-            format_bytes(bytes),
-            format_bytes(all)
-        ),
-        _ => format!("{n_clones} clones; their size and time are known when the volumes are ready"),
+    let clones = format!("{n_clones} clone{}", if n_clones == 1 { "" } else { "s" });
+    let written = match plan.state.clones {
+        Some(cost) => {
+            let size = format_bytes(cost.golden_bytes);
+            let bytes = match cost.bytes {
+                0 => "share its blocks: nothing but what trials write".to_owned(),
+                bytes => format!("are {}", format_bytes(bytes)),
+            };
+            let time = cost.duration.map_or_else(String::new, |time| {
+                format!(", {} in all", format_duration(time))
+            });
+            format!("{clones} of {size} {bytes}{time}")
+        }
+        None => format!("{clones}, plus preparing once; unknown until then"),
     };
     vec![
         format!(

@@ -17,11 +17,29 @@ use super::notes::Notes;
 use super::resolve::ResolveRequest;
 use super::variables::{Variables, interpolate};
 
-/// Limits that exist in two places: at the service and under `deploy`.
-pub(super) const TWIN_LIMITS: [(&str, &str); 3] = [
-    ("cpus", "cpus"),
-    ("mem_limit", "memory"),
-    ("pids_limit", "pids"),
+/// A place of a setting, as a path below the service.
+type Path = &'static [&'static str];
+
+/// Settings that can be written in several forms, each of one place or more.
+const FORMS: [&[&[Path]]; 5] = [
+    &[
+        &[&["cpus"]],
+        &[&["deploy", "resources", "limits", "cpus"]],
+        &[&["cpu_quota"], &["cpu_period"]],
+    ],
+    &[
+        &[&["mem_limit"]],
+        &[&["deploy", "resources", "limits", "memory"]],
+    ],
+    &[
+        &[&["pids_limit"]],
+        &[&["deploy", "resources", "limits", "pids"]],
+    ],
+    &[
+        &[&["mem_reservation"]],
+        &[&["deploy", "resources", "reservations", "memory"]],
+    ],
+    &[&[&["scale"]], &[&["deploy", "replicas"]]],
 ];
 
 /// All files with the values of one cell.
@@ -314,30 +332,31 @@ fn without(node: &Arc<Node>, path: &[&str]) -> Option<Arc<Node>> {
     Some(Arc::new(rest))
 }
 
-/// An inline override that sets a limit in one place clears it in the other:
+/// An inline override that sets a limit in one form clears it in the others:
 /// TOML has no `!reset`, and Compose refuses two different values.
 fn clear_twins(earlier: &Arc<Node>, later: &Arc<Node>, name: &str, notes: &mut Notes) -> Arc<Node> {
     let mut node = Arc::clone(earlier);
-    for (plain, nested) in TWIN_LIMITS {
-        let nested_path = ["deploy", "resources", "limits", nested];
-        let sets_nested = later
-            .get("deploy")
-            .and_then(|deploy| deploy.get("resources")?.get("limits")?.get(nested))
-            .is_some();
-        let (cleared, path) = if later.get(plain).is_some() {
-            (
-                without(&node, &nested_path),
-                format!("services.{name}.deploy.resources.limits.{nested}"),
-            )
-        } else if sets_nested {
-            (without(&node, &[plain]), format!("services.{name}.{plain}"))
-        } else {
-            (None, String::new())
-        };
-        if let Some(cleared) = cleared {
-            node = cleared;
-            notes.rule("replaced by the limit that the override sets", path);
+    for forms in FORMS {
+        let is_set = |form: &&[Path]| form.iter().any(|path| has(later, path));
+        if !forms.iter().any(is_set) {
+            continue;
+        }
+        let others = forms.iter().filter(|form| !is_set(form));
+        for path in others.copied().flatten() {
+            if let Some(cleared) = without(&node, path) {
+                node = cleared;
+                let path = format!("services.{name}.{}", path.join("."));
+                notes.rule("replaced by what the override sets", path);
+            }
         }
     }
     node
+}
+
+/// Whether there is a value at a path.
+fn has(node: &Arc<Node>, path: &[&str]) -> bool {
+    let Some((first, below)) = path.split_first() else {
+        return !node.is_null();
+    };
+    node.get(first).is_some_and(|node| has(node, below))
 }

@@ -206,7 +206,11 @@ impl<'a> Field<'a> {
         self.problem_with_hint(
             notes,
             "has no value",
-            "give it one or remove the key; in a later file `!reset null` takes it away",
+            if self.node.mark.is_inline() {
+                "give it one or remove the key"
+            } else {
+                "give it one or remove the key; in a later file `!reset null` takes it away"
+            },
         );
     }
 

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use indexmap::IndexMap;
 
@@ -33,12 +33,11 @@ const SECTIONS: [&str; 9] = [
     "models",
 ];
 
-/// Files are read before any cell is known.
-static NO_CELL: LazyLock<IndexMap<String, String>> = LazyLock::new(IndexMap::new);
-
 /// Reads files and what they lead to.
 pub(super) struct FileReader<'a> {
     environment: &'a BTreeMap<String, String>,
+    /// Values that are the same for all cells; no cell is known yet.
+    settings: &'a IndexMap<String, String>,
     /// What the variables in paths led to.
     pub(super) paths: PathVariables,
     /// Compose files with their texts.
@@ -51,11 +50,18 @@ pub(super) struct FileReader<'a> {
 }
 
 impl<'a> FileReader<'a> {
-    /// A reader of files whose paths may have variables of this environment.
-    pub(super) fn new(environment: &'a BTreeMap<String, String>) -> Self {
+    /// A reader of files whose paths may have these variables.
+    pub(super) fn new(
+        environment: &'a BTreeMap<String, String>,
+        settings: &'a IndexMap<String, String>,
+    ) -> Self {
         Self {
             environment,
-            paths: PathVariables::default(),
+            settings,
+            paths: PathVariables {
+                settings: settings.clone(),
+                ..PathVariables::default()
+            },
             texts: Vec::new(),
             extended: IndexMap::new(),
             problems: Vec::new(),
@@ -93,7 +99,7 @@ impl<'a> FileReader<'a> {
     /// The variables that paths in a project's files may have.
     fn variables(&self, dotenv: &[DotEnv], parent: Option<&Variables<'a>>) -> Variables<'a> {
         let mut variables = Variables {
-            cell: &NO_CELL,
+            cell: self.settings,
             environment: self.environment,
             dotenv: parent.map_or_else(IndexMap::new, |parent| parent.dotenv.clone()),
             project: String::new(),
@@ -122,6 +128,7 @@ impl<'a> FileReader<'a> {
         let source = Arc::new(Source {
             path: path.to_owned(),
             folder: folder.to_owned(),
+            is_inline: false,
         });
         let documents = match yaml::parse(&source, &text) {
             Ok(documents) => documents,

@@ -40,13 +40,16 @@ pub(super) struct PathVariables {
     pub(super) notes: Notes,
     /// The names, with the key and the place that refer to each.
     pub(super) names: Vec<(String, &'static str, Location)>,
+    /// What was given for all cells alike.
+    pub(super) settings: IndexMap<String, String>,
 }
 
 impl PathVariables {
     /// Refuses names that the cell gives a value: the files are the same for all cells.
     pub(super) fn check(&self, cell: &IndexMap<String, String>, notes: &mut Notes) {
         for (name, key, place) in &self.names {
-            if cell.contains_key(name) {
+            let value = cell.get(name);
+            if value.is_some() && value != self.settings.get(name) {
                 notes.problem_with_hint(
                     place.clone(),
                     format!(
@@ -91,13 +94,13 @@ impl ComposeFiles {
     ///
     /// **Errors**: as [`ComposeFiles::read_in`].
     pub fn read(paths: &[PathBuf]) -> Result<Self, Problems> {
-        Self::read_in(paths, &BTreeMap::new())
+        Self::read_in(paths, &BTreeMap::new(), &IndexMap::new())
     }
 
     /// Reads the files, and the files they lead to.
     ///
     /// Variables in the paths of `include` and `extends` take their values from the
-    /// environment given and from `.env`.
+    /// settings, which are the same for all cells, the environment given and `.env`.
     ///
     /// **Errors**: every file that cannot be read or is not valid YAML, and every
     /// mistake at the top of a file. Mistakes inside services are found by
@@ -105,6 +108,7 @@ impl ComposeFiles {
     pub fn read_in(
         paths: &[PathBuf],
         environment: &BTreeMap<String, String>,
+        settings: &IndexMap<String, String>,
     ) -> Result<Self, Problems> {
         let Some(first) = paths.first() else {
             let place = Location::start_of(Path::new("."));
@@ -113,7 +117,7 @@ impl ComposeFiles {
                 "no Compose file is named",
             )]));
         };
-        let mut reader = FileReader::new(environment);
+        let mut reader = FileReader::new(environment, settings);
         let folder = folder_of(first);
         let dotenv = reader.dotenv_beside(&folder);
         let project = reader.project(paths, folder, dotenv, None, 0);
@@ -138,6 +142,7 @@ impl ComposeFiles {
         let source = Arc::new(Source {
             path: tree.location.file.clone(),
             folder: self.project.folder.clone(),
+            is_inline: true,
         });
         let root = override_tree::to_node(tree, &source);
         let mut problems = Vec::new();

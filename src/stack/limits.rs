@@ -26,6 +26,10 @@ const REAL_TIME_RULE: &str =
 /// Far beyond what one host holds; a slip of the keys is caught.
 const MOST_REPLICAS: i64 = 1000;
 
+/// As under Compose; said, since who sweeps a limit hardly means none.
+const ZERO_RULE: &str =
+    "0 sets no limit: the service may use all that the host has (remove the key if that is meant)";
+
 const SWARM_RULE: &str = "only a swarm uses this; it has no effect here";
 
 /// Reads `cpus`, `mem_limit`, `pids_limit`, `cpuset`, `scale` and `deploy`.
@@ -99,7 +103,7 @@ fn check_quota(root: &Field<'_>, service: &Service, notes: &mut Notes) {
             field.problem_with_hint(
                 notes,
                 "cannot stand beside `cpus`: the engine takes one form of the limit",
-                "keep one of them; in a later file `!reset null` takes the other away",
+                keep_one(&field),
             );
         }
     }
@@ -274,10 +278,19 @@ fn agreed<'f, T: PartialEq + Copy>(
                 "differs from `{plain_key}` at {}",
                 place.unwrap_or_default()
             ),
-            "keep one of them; in a later file `!reset null` takes the other away",
+            keep_one(nested_field),
         );
     }
     nested.or(plain)
+}
+
+/// What to do about two values of one setting.
+fn keep_one(field: &Field<'_>) -> &'static str {
+    if field.node.mark.is_inline() {
+        "keep one of them"
+    } else {
+        "keep one of them; in a later file `!reset null` takes the other away"
+    }
 }
 
 fn replicas(field: &Field<'_>, notes: &mut Notes) -> Option<u32> {
@@ -286,6 +299,10 @@ fn replicas(field: &Field<'_>, notes: &mut Notes) -> Option<u32> {
 
 fn cpus(field: &Field<'_>, notes: &mut Notes) -> Option<f64> {
     let cores = field.number(notes)?;
+    if cores == 0.0 {
+        notes.rule(ZERO_RULE, field.to_string());
+        return None;
+    }
     if cores < LEAST_CPUS {
         field.problem(
             notes,
@@ -298,6 +315,10 @@ fn cpus(field: &Field<'_>, notes: &mut Notes) -> Option<f64> {
 
 fn memory(field: &Field<'_>, notes: &mut Notes) -> Option<u64> {
     let bytes = field.bytes(notes)?;
+    if bytes == 0 {
+        notes.rule(ZERO_RULE, field.to_string());
+        return None;
+    }
     if bytes < LEAST_MEMORY_BYTES {
         field.problem(
             notes,
@@ -308,15 +329,18 @@ fn memory(field: &Field<'_>, notes: &mut Notes) -> Option<u64> {
     Some(bytes)
 }
 
-/// `-1` is no limit.
+/// `-1` and `0` are no limit.
 fn pids(field: &Field<'_>, notes: &mut Notes) -> Option<i64> {
     let count = field.integer(notes)?;
-    if count == 0 || count < -1 {
+    if count < -1 {
         field.problem(
             notes,
-            format_args!("`{count}` is not a count (allowed: 1 or more, -1 for no limit)"),
+            format_args!("`{count}` is not a count (allowed: 1 or more, 0 or -1 for no limit)"),
         );
         return None;
+    }
+    if count == 0 {
+        notes.rule(ZERO_RULE, field.to_string());
     }
     (count > 0).then_some(count)
 }

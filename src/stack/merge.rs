@@ -29,6 +29,8 @@ enum Rule {
     Build,
     /// Lists without repeats, a single value standing for a list of one.
     Union,
+    /// `name:address` lists, `name=address` lists and maps; a map replaces name by name.
+    Hosts,
     /// Lists in which a later item replaces the earlier one with the same key.
     Keyed(ItemKey),
 }
@@ -61,18 +63,20 @@ enum ItemKey {
 fn rule_for(path: &[&str]) -> Rule {
     match path {
         ["command" | "entrypoint"] | ["healthcheck", "test"] => Rule::Replace,
-        ["environment" | "labels" | "sysctls" | "annotations"]
+        ["environment" | "labels" | "sysctls" | "annotations" | "storage_opt"]
         | ["deploy", "labels"]
+        | [ELEMENT, _, "labels"]
         | ["build", "args" | "labels" | "additional_contexts"] => Rule::Pairs,
         ["build"] => Rule::Build,
         ["depends_on"] => Rule::Named(ShortForm::Started),
         ["networks"] => Rule::Named(ShortForm::Nothing),
         [
             "dns" | "dns_search" | "dns_opt" | "cap_add" | "cap_drop" | "expose" | "links"
-            | "profiles" | "security_opt" | "group_add" | "extra_hosts" | "volumes_from",
+            | "profiles" | "security_opt" | "group_add" | "volumes_from",
         ]
         | ["networks", _, "aliases" | "link_local_ips"]
-        | ["build", "extra_hosts" | "platforms" | "tags" | "cache_from"] => Rule::Union,
+        | ["build", "platforms" | "tags" | "cache_from"] => Rule::Union,
+        ["extra_hosts"] | ["build", "extra_hosts"] => Rule::Hosts,
         ["tmpfs"] => Rule::Keyed(ItemKey::TmpfsTarget),
         ["volumes" | "devices"] => Rule::Keyed(ItemKey::VolumeTarget),
         ["secrets" | "configs"] => Rule::Keyed(ItemKey::GrantTarget),
@@ -81,6 +85,9 @@ fn rule_for(path: &[&str]) -> Rule {
         _ => Rule::Default,
     }
 }
+
+/// Stands before the path of what is no service: no key of a service is called so.
+const ELEMENT: &str = "element";
 
 /// A service of an earlier file with what a later one says about it.
 pub(super) fn merge_service(
@@ -97,8 +104,7 @@ pub(super) fn merge_element(
     later: &Arc<Node>,
     notes: &mut Notes,
 ) -> Arc<Node> {
-    // No key of an element has a rule of its own, and `element` matches none.
-    merge(&mut vec!["element", ""], earlier, later, notes)
+    merge(&mut vec![ELEMENT, ""], earlier, later, notes)
 }
 
 /// The tree without what `!reset` takes away, its other tags resolved.
@@ -151,6 +157,10 @@ fn merge<'p>(
         }
         Rule::Build => merge_deep_owned(path, &build_map(earlier), &build_map(later), notes),
         Rule::Union => append(earlier, later, &|item| item.as_text().map(str::to_owned)),
+        Rule::Hosts => match (&earlier.value, &later.value) {
+            (Value::Map(_), _) | (_, Value::Map(_)) => merge_named(earlier, later, &hosts_of),
+            _ => append(earlier, later, &host_key),
+        },
         Rule::Keyed(key) => append(earlier, later, &|item| item_key(key, item)),
         Rule::Default => merge_default(path, earlier, later, notes),
     }
@@ -193,7 +203,11 @@ fn merge_default<'p>(
                         later.kind(),
                         earlier.kind()
                     ),
-                    "write both in the same form, or tag this one `!override`",
+                    if later.mark.is_inline() {
+                        "write both in the same form"
+                    } else {
+                        "write both in the same form, or tag this one `!override`"
+                    },
                 );
             }
             clean(later)
@@ -239,8 +253,8 @@ fn merge_named(
 ) -> Arc<Node> {
     let (before, after) = (named(earlier), named(later));
     let (Some(before), Some(after)) = (before.as_map(), after.as_map()) else {
-        // One side has a form the reader will refuse, or says nothing.
-        return if later.is_null() {
+        // One side has a form the reader will refuse: it must see that one.
+        return if before.as_map().is_none() {
             Arc::clone(earlier)
         } else {
             clean(later)
@@ -275,6 +289,40 @@ pub(super) fn pairs_of(node: &Arc<Node>) -> Arc<Node> {
         pairs.insert(name.into(), Entry { mark, node: value });
     }
     Node::map(node.mark.clone(), pairs)
+}
+
+/// `name:address` or `name=address`; an address of version 6 has colons of its own.
+pub(super) fn host_parts(text: &str) -> Option<(&str, &str)> {
+    text.split_once('=').or_else(|| text.split_once(':'))
+}
+
+/// `extra_hosts` in list form as a map with the addresses of each name.
+fn hosts_of(node: &Arc<Node>) -> Arc<Node> {
+    let Value::List(items) = &node.value else {
+        return empty_for_null(node);
+    };
+    let mut named: IndexMap<Arc<str>, (Mark, Vec<Arc<Node>>)> = IndexMap::new();
+    for item in items.iter().filter(|item| item.tag != Tag::Reset) {
+        let Some(text) = item.as_text() else {
+            return Arc::clone(node);
+        };
+        let (name, address) = host_parts(text).unwrap_or((text, ""));
+        let entry = named
+            .entry(name.into())
+            .or_insert_with(|| (item.mark.clone(), Vec::new()));
+        entry.1.push(item.part(address));
+    }
+    let entries = named.into_iter().map(|(name, (mark, addresses))| {
+        let node = Node::list(mark.clone(), addresses);
+        (name, Entry { mark, node })
+    });
+    Node::map(node.mark.clone(), entries.collect())
+}
+
+/// One host in either form of a list.
+fn host_key(item: &Arc<Node>) -> Option<String> {
+    let (name, address) = host_parts(item.as_text()?)?;
+    Some(format!("{name}={address}"))
 }
 
 /// `build` as a map, whichever form it has.
@@ -352,13 +400,6 @@ fn append(
     later: &Arc<Node>,
     key_of: &dyn Fn(&Arc<Node>) -> Option<String>,
 ) -> Arc<Node> {
-    if matches!(later.value, Value::Map(_)) || matches!(earlier.value, Value::Map(_)) {
-        // `extra_hosts` may be a map; two maps merge by name.
-        return merge_named(earlier, later, &|node| match &node.value {
-            Value::List(_) => pairs_of(node),
-            Value::Map(_) | Value::Scalar(_) => empty_for_null(node),
-        });
-    }
     let mut items: Vec<Arc<Node>> = Vec::new();
     let mut places: IndexMap<String, usize> = IndexMap::new();
     for item in items_of(earlier).iter().chain(items_of(later).iter()) {

@@ -22,6 +22,8 @@ pub(super) struct Source {
     pub(super) path: PathBuf,
     /// Folder that its relative paths start from; absolute.
     pub(super) folder: PathBuf,
+    /// Whether it is an override inside a matrix, where no tag can be written.
+    pub(super) is_inline: bool,
 }
 
 /// Where a node starts.
@@ -56,6 +58,11 @@ impl Mark {
         let mut location = self.location();
         location.column += characters;
         location
+    }
+
+    /// Whether it lies in a matrix, where no tag can be written.
+    pub(super) fn is_inline(&self) -> bool {
+        self.source.is_inline
     }
 
     /// Folder that relative paths written here start from.

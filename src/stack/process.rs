@@ -267,8 +267,17 @@ pub(super) fn hosts(field: &Field<'_>, notes: &mut Notes) -> Vec<String> {
     let mut lines = Vec::new();
     if field.node.as_map().is_some() {
         for host in field.entries(notes) {
-            for address in host.texts_or_one(notes) {
-                lines.push(format!("{}:{}", host.key(), bare_address(&address)));
+            if host.node.is_null() {
+                not_a_host(&host, &format!("{}:", host.key()), notes);
+            }
+            for address in host.items_or_one(notes) {
+                match address.text(notes) {
+                    Some(text) if text.is_empty() => {
+                        not_a_host(&address, &format!("{}:", host.key()), notes);
+                    }
+                    Some(text) => lines.push(format!("{}:{}", host.key(), bare_address(&text))),
+                    None => {}
+                }
             }
         }
         return lines;
@@ -277,23 +286,24 @@ pub(super) fn hosts(field: &Field<'_>, notes: &mut Notes) -> Vec<String> {
         let Some(text) = item.filled_text(notes) else {
             continue;
         };
-        let pair = text.split_once('=').or_else(|| text.split_once(':'));
-        match pair {
+        match merge::host_parts(&text) {
             Some((name, address)) if !name.is_empty() && !address.is_empty() => {
                 lines.push(format!("{name}:{}", bare_address(address)));
             }
-            _ => {
-                let unset = item.unset_names();
-                let message = format!("`{text}` is not name:address");
-                if unset.is_empty() {
-                    item.problem(notes, message);
-                } else {
-                    item.problem_with_hint(notes, message, format!("give {unset} a value"));
-                }
-            }
+            _ => not_a_host(&item, &text, notes),
         }
     }
     lines
+}
+
+fn not_a_host(item: &Field<'_>, text: &str, notes: &mut Notes) {
+    let unset = item.unset_names();
+    let message = format!("`{text}` is not name:address");
+    if unset.is_empty() {
+        item.problem(notes, message);
+    } else {
+        item.problem_with_hint(notes, message, format!("give {unset} a value"));
+    }
 }
 
 /// An IPv6 address may stand in brackets; the engine wants none.

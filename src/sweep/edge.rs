@@ -1,7 +1,7 @@
 //! What is read at the edges of a window: limits and counters.
 
 use super::Reason;
-use super::evidence::reading_json;
+use super::evidence::{reading_json, said};
 use super::shell::Trial;
 use crate::engine::{
     Engine, HostCpu, Launched, Proof, ProofError, Readings, host_use, read_host_cpu, read_proof,
@@ -42,7 +42,10 @@ impl<E: Engine> Trial<'_, '_, E> {
             .any(|read| read.changed_variables().next().is_some());
         let proof = reading.outcome.map_err(|error| match &error {
             ProofError::Disturbed { .. } => Reason::new("disturbed", error.to_string()),
-            ProofError::NotApplied(wrong) => Reason::new("limits_not_applied", wrong.to_string()),
+            ProofError::NotApplied(wrong) => {
+                let words = said(wrong, self.job, self.shared.secrets);
+                Reason::new("limits_not_applied", words)
+            }
             ProofError::Engine { .. } | ProofError::NotLaunched { .. } => {
                 Reason::new("engine_error", chain(&error))
             }

@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 
 use super::Job;
 use super::shell::Trial;
-use crate::engine::{Engine, ProofReading, ServiceReading, VariableReading};
+use crate::engine::{
+    Engine, LimitsNotApplied, ProofError, ProofReading, ServiceReading, VariableReading,
+};
 use crate::secret::Secrets;
 
 impl<E: Engine> Trial<'_, '_, E> {
@@ -36,27 +38,38 @@ pub(super) fn reading_json(reading: &ProofReading, job: &Job, secrets: &Secrets)
         .iter()
         .map(|service| (service.name.as_str(), service_json(service, job, secrets)))
         .collect();
+    let wrong = reading.outcome.as_ref().err().map(|error| match error {
+        ProofError::NotApplied(wrong) => said(wrong, job, secrets),
+        other => other.to_string(),
+    });
     json!({
         "proof": reading.outcome.as_ref().ok(),
-        "wrong": reading.outcome.as_ref().err().map(ToString::to_string),
+        "wrong": wrong,
         "services": services,
     })
 }
 
+/// What is not as planned, for files and rows: values of variables as [`value_of`] says them.
+pub(super) fn said(wrong: &LimitsNotApplied, job: &Job, secrets: &Secrets) -> String {
+    wrong
+        .with_values(|text| value_of(text, job, secrets))
+        .to_string()
+}
+
+/// A variable's value in the clear where it is one of the cell's, else its digest.
+pub(super) fn value_of(text: &str, job: &Job, secrets: &Secrets) -> String {
+    let mut values = job.axes.values().chain(job.derived.values());
+    if values.any(|value| value.to_string() == text) {
+        text.to_owned()
+    } else {
+        secrets.digest(text)
+    }
+}
+
 fn service_json(service: &ServiceReading, job: &Job, secrets: &Secrets) -> Value {
-    let cell: Vec<String> = job
-        .axes
-        .values()
-        .chain(job.derived.values())
-        .map(ToString::to_string)
-        .collect();
-    let value = |text: &String| {
-        if cell.contains(text) {
-            text.clone()
-        } else {
-            secrets.digest(text)
-        }
-    };
+    let value = |text: &String| value_of(text, job, secrets);
+    let wrong = service.not_applied.as_ref();
+    let wrong = wrong.map(|wrong| said(wrong, job, secrets));
     let variable = |variable: &VariableReading| {
         json!({
             "planned": value(&variable.planned),
@@ -78,6 +91,6 @@ fn service_json(service: &ServiceReading, job: &Job, secrets: &Secrets) -> Value
         "environment": environment,
         "process_read": service.is_process_read,
         "environment_changed": service.changed_variables().collect::<Vec<_>>(),
-        "wrong": service.wrong,
+        "wrong": wrong.or_else(|| service.wrong.clone()),
     })
 }

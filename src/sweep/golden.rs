@@ -17,14 +17,16 @@ use std::time::{Duration, Instant};
 
 use indexmap::IndexMap;
 
-use super::golden_plan::{GoldenSource, GoldenSpec, key_of_prepared};
+use super::golden_key::key_of_prepared;
+use super::golden_plan::{GoldenSource, GoldenSpec};
 use super::preparing::fill;
 use super::shell::{Shared, left_behind, until_asked};
 use super::state::interrupted_reason;
-use super::{Reason, StatePlan};
+use super::{GoldenPlan, Reason};
 use crate::engine::{
-    Engine, GoldenFacts, GoldenKey, HelperImage, HelperMount, HelperRequest, Lease, Liveness,
-    SealedGolden, TrialTag, claim, drop_claim, find_claims, find_golden, run_helper_of, seal,
+    Engine, EngineError, GoldenFacts, GoldenKey, HelperImage, HelperMount, HelperRequest, Lease,
+    Liveness, SealedGolden, TrialTag, claim, drop_claim, find_claims, find_golden,
+    find_golden_of_source, run_helper_of, seal,
 };
 use crate::event::EventKind;
 use crate::problem::chain;
@@ -169,7 +171,7 @@ pub(super) async fn golden_of<E: Engine>(
     let facts = &golden.facts;
     emit(EventKind::StateReady {
         source: facts.source.clone(),
-        key: key.to_string(),
+        key: shared.secrets.digest(key.as_str()),
         reused: is_reused,
         fingerprint: facts.fingerprint(),
         bytes: facts.bytes(),
@@ -265,12 +267,13 @@ async fn make<E: Engine>(
         });
     }
     let sealed = match filled {
-        Ok(trees) => {
+        Ok((trees, clone_s)) => {
             let facts = GoldenFacts {
                 source: spec.source.words(),
                 made_at: shared.clock.now_text(),
                 prepared_s: begun.elapsed().as_secs_f64(),
                 trees,
+                clone_s: Some(clone_s),
             };
             let sealed = seal(engine, key, &data, &facts).await;
             sealed.map_err(|error| failure(&error))
@@ -287,7 +290,8 @@ async fn make<E: Engine>(
     sealed
 }
 
-/// Fills the data volume from wherever its content comes.
+/// Fills the data volume from wherever its content comes; what is in it, and the seconds that
+/// copying took.
 async fn fill_from<E: Engine>(
     shared: &Shared<'_, E>,
     lease: &Lease<E>,
@@ -295,7 +299,7 @@ async fn fill_from<E: Engine>(
     image: &HelperImage,
     data: &str,
     emit: &mut dyn FnMut(EventKind),
-) -> Result<IndexMap<String, TreeReport>, Reason> {
+) -> Result<(IndexMap<String, TreeReport>, f64), Reason> {
     let mounts = match &spec.source {
         GoldenSource::Prepare(seed) => {
             fill(shared, lease, spec, seed.as_ref(), emit).await?;
@@ -312,7 +316,9 @@ async fn fill_from<E: Engine>(
         source: spec.source.words(),
         step: "copying".to_owned(),
     });
+    let begun = Instant::now();
     let trees = copy(lease, spec, image, mounts.clone(), data).await?;
+    let clone_s = begun.elapsed().as_secs_f64();
     if !matches!(spec.source, GoldenSource::Prepare(_)) {
         // What is copied from outside may have been written to meanwhile.
         check_source(&**shared.engine, &spec.source).await?;
@@ -337,7 +343,7 @@ async fn fill_from<E: Engine>(
             }
         }
     }
-    Ok(trees)
+    Ok((trees, clone_s))
 }
 
 async fn copy<E: Engine>(
@@ -370,29 +376,34 @@ async fn copy<E: Engine>(
     Ok(answer.trees)
 }
 
-/// Keys of a plan's prepared goldens that are known without preparing anything.
+/// A golden that is on the engine already.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KnownGolden {
+    /// It, or what was made of the same source before.
+    pub golden: SealedGolden,
+    /// Whether a run will use it as it is; a copied source may hold something else by now.
+    pub is_current: bool,
+}
+
+/// By golden of a plan, what is known without preparing or reading anything.
 ///
-/// **Errors**: the engine's words.
+/// **Errors**: the engine's; an image that it does not have is no error.
 pub async fn known_goldens<E: Engine>(
     engine: &E,
-    state: &StatePlan,
-) -> Result<Vec<Option<SealedGolden>>, String> {
-    let StatePlan::Golden(plan) = state else {
-        return Ok(Vec::new());
-    };
+    plan: &GoldenPlan,
+) -> Result<Vec<Option<KnownGolden>>, EngineError> {
     let mut known = Vec::new();
     for spec in &plan.specs {
-        known.push(match spec.source {
-            GoldenSource::Prepare(_) => {
-                let key = prepared_key(engine, spec)
-                    .await
-                    .map_err(|reason| reason.words)?;
-                find_golden(engine, &key)
-                    .await
-                    .map_err(|error| chain(&error))?
+        let is_current = matches!(spec.source, GoldenSource::Prepare(_));
+        let golden = if is_current {
+            match prepared_key(engine, spec).await {
+                Ok(key) => find_golden(engine, &key).await?,
+                Err(_) => None,
             }
-            GoldenSource::Volume(_) | GoldenSource::Folder(_) => None,
-        });
+        } else {
+            find_golden_of_source(engine, &spec.source.words()).await?
+        };
+        known.push(golden.map(|golden| KnownGolden { golden, is_current }));
     }
     Ok(known)
 }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::evidence::value_of;
 use super::shell::Shared;
 use super::target::{host_of, place_of};
 use super::{Job, Reason, SweepPlan, TargetSpec};
@@ -53,7 +54,7 @@ pub(super) async fn create<E: Engine>(
     let request = launch_of(shared, job);
     let limit = CREATE_LIMIT + request.state.map_or(Duration::ZERO, TrialState::limit);
     match tokio::time::timeout(limit, prepare(lease, &request)).await {
-        Ok(prepared) => prepared.map_err(|error| launch_reason(&error)),
+        Ok(prepared) => prepared.map_err(|error| reason_of(shared, job, &error)),
         Err(_) => Err(too_long("creating", limit)),
     }
 }
@@ -70,7 +71,7 @@ pub(super) async fn come_up<E: Engine>(
     let starting = async {
         let launched = start(lease, &request, prepared)
             .await
-            .map_err(|error| launch_reason(&error))?;
+            .map_err(|error| reason_of(shared, job, &error))?;
         await_remote(&**shared.engine, shared.plan, &shared.wanted).await?;
         Ok(launched)
     };
@@ -132,8 +133,17 @@ pub async fn await_remote<E: Engine>(
     }
 }
 
-pub(super) fn launch_reason(error: &LaunchError) -> Reason {
-    let mut words = chain(error);
+/// A launch's failure; of variables, the cell's values alone are said in the clear.
+fn reason_of<E: Engine>(shared: &Shared<'_, E>, job: &Job, error: &LaunchError) -> Reason {
+    launch_reason(error, |text| value_of(text, job, shared.secrets))
+}
+
+/// A launch's failure; `say` is how values of variables are said.
+pub(super) fn launch_reason(error: &LaunchError, say: impl Fn(&str) -> String) -> Reason {
+    let mut words = match error {
+        LaunchError::LimitsNotApplied(wrong) => wrong.with_values(say).to_string(),
+        other => chain(other),
+    };
     if let Some(hint) = error.hint() {
         words.push_str("\nhint: ");
         words.push_str(&hint);

@@ -10,6 +10,7 @@ use futures_util::future::{Fuse, FusedFuture, LocalBoxFuture};
 use serde_json::json;
 
 use super::edge::{Edge, host_busy_cores};
+use super::evidence::said;
 use super::hooks::hooks_limit;
 use super::outcome::WindowOutcome;
 use super::progress::load_of;
@@ -233,7 +234,10 @@ impl<E: Engine> Trial<'_, '_, E> {
 
     /// A limit that was changed while a window was open, be it only for a while.
     fn changed_inside(&mut self, wrong: &LimitsNotApplied) -> Reason {
-        let words = format!("while the window was open, {wrong}");
+        let words = format!(
+            "while the window was open, {}",
+            said(wrong, self.job, self.shared.secrets)
+        );
         self.keep_proof(None, "inside", json!({ "wrong": words }));
         Reason::new("limits_not_applied", words)
     }

@@ -14,6 +14,7 @@ mod clock;
 mod edge;
 mod evidence;
 mod golden;
+mod golden_key;
 mod golden_plan;
 mod hooks;
 mod job;
@@ -35,10 +36,9 @@ mod trial;
 mod versions;
 
 pub use clock::Clock;
-pub use golden::known_goldens;
-pub use golden_plan::{
-    GoldenPlan, GoldenSource, GoldenSpec, SeedLoad, SeedSpec, StatePlan, definition,
-};
+pub use golden::{KnownGolden, known_goldens};
+pub use golden_key::{Filling, LeftOut, definition};
+pub use golden_plan::{GoldenPlan, GoldenSource, GoldenSpec, SeedLoad, SeedSpec, StatePlan};
 pub use job::{Hook, Job, JobPhase, ReadySpec, Settings, Slo, SweepPlan, TargetSpec};
 pub use knobs::Knob;
 pub use launching::{Wanted, await_remote};

@@ -83,7 +83,8 @@ async fn launch_once<E: Engine>(
         ))
     };
     let launched = launch(lease, &request).await;
-    let launched = launched.map_err(|error| not_launched(launch_reason(&error)))?;
+    let launched = launched
+        .map_err(|error| not_launched(launch_reason(&error, |text| shared.secrets.digest(text))))?;
     // What prepares the stack may ask the load's target, too, wherever that is.
     await_remote(&**shared.engine, plan, &shared.wanted)
         .await

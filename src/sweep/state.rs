@@ -176,6 +176,8 @@ async fn golden<E: Engine>(
     emit: &mut dyn FnMut(EventKind),
 ) -> Result<SealedGolden, Reason> {
     let key = super::golden::key_of(shared, spec, image, lease, emit).await?;
+    // It is a digest over the stack's variables, and names and labels of the engine hold it.
+    shared.secrets.hide_everywhere(key.as_str());
     // Said first: whoever cleans from now on sees that it is used.
     register_use(&**shared.engine, &key, lease.tag())
         .await

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use sha2::{Digest, Sha256};
 
 use super::TreeError;
-use super::walk::{Entry, Kind, at_root, walk};
+use super::walk::{Entry, Kind, at_root, walk, walk_up_to};
 
 /// What is read in one go by one thread; a file's digest is that of its pieces' digests.
 const PIECE_BYTES: u64 = 8 << 20;
@@ -58,10 +58,31 @@ pub(super) fn n_threads() -> usize {
 ///
 /// **Errors**: an entry that cannot be read, or that changes meanwhile.
 pub fn fingerprint(root: &Path, depth: Depth) -> Result<Fingerprint, TreeError> {
-    let entries = walk(root)?;
+    of_entries(root, &walk(root)?, depth)
+}
+
+/// Reads a tree with its content; `None` where it has more entries or bytes than that.
+///
+/// **Errors**: an entry that cannot be read, or that changes meanwhile.
+pub fn fingerprint_up_to(
+    root: &Path,
+    most_entries: usize,
+    most_bytes: u64,
+) -> Result<Option<Fingerprint>, TreeError> {
+    let Some(entries) = walk_up_to(root, most_entries)? else {
+        return Ok(None);
+    };
+    let files = entries.iter().filter(|entry| entry.kind == Kind::File);
+    if files.map(|entry| entry.size).sum::<u64>() > most_bytes {
+        return Ok(None);
+    }
+    of_entries(root, &entries, Depth::Content).map(Some)
+}
+
+fn of_entries(root: &Path, entries: &[Entry], depth: Depth) -> Result<Fingerprint, TreeError> {
     let contents = match depth {
         Depth::Shape => None,
-        Depth::Content => Some(contents(root, &entries)?),
+        Depth::Content => Some(contents(root, entries)?),
     };
     let mut shape = Sha256::new();
     let mut content = Sha256::new();

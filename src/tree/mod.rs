@@ -18,5 +18,5 @@ pub use clone::{Cloned, clone_tree};
 pub use content::CloneMode;
 pub use error::TreeError;
 pub use fingerprint::hex;
-pub use fingerprint::{Depth, Fingerprint, fingerprint};
+pub use fingerprint::{Depth, Fingerprint, fingerprint, fingerprint_up_to};
 pub use job::{TreeAnswer, TreeJob, TreeReport, answer_of_log, carry_out};

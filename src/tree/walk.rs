@@ -42,6 +42,12 @@ pub(super) struct Entry {
 
 /// All entries below a root, the root included.
 pub(super) fn walk(root: &Path) -> Result<Vec<Entry>, TreeError> {
+    let entries = walk_up_to(root, usize::MAX)?;
+    Ok(entries.unwrap_or_default())
+}
+
+/// The same; `None` where there are more than so many.
+pub(super) fn walk_up_to(root: &Path, most: usize) -> Result<Option<Vec<Entry>>, TreeError> {
     let mut entries = vec![entry(root, PathBuf::new())?];
     let mut next = 0;
     while next < entries.len() {
@@ -52,6 +58,9 @@ pub(super) fn walk(root: &Path) -> Result<Vec<Entry>, TreeError> {
                 let child = child.map_err(TreeError::io("list", &folder))?;
                 let path = entries[next].path.join(child.file_name());
                 entries.push(entry(root, path)?);
+                if entries.len() > most {
+                    return Ok(None);
+                }
             }
         }
         next += 1;
@@ -62,7 +71,7 @@ pub(super) fn walk(root: &Path) -> Result<Vec<Entry>, TreeError> {
             .as_bytes()
             .cmp(b.path.as_os_str().as_bytes())
     });
-    Ok(entries)
+    Ok(Some(entries))
 }
 
 pub(super) fn entry(root: &Path, path: PathBuf) -> Result<Entry, TreeError> {

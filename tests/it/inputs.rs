@@ -1,6 +1,6 @@
 //! What a user types wrong, and what comes back; nothing is started.
 
-use crate::support::{Sandbox, repository};
+use crate::support::{Ended, Sandbox, repository};
 
 const COMPOSE: &str = "\
 services:
@@ -200,7 +200,7 @@ fn a_missing_socket_is_an_environment_error_with_a_hint() {
         .env("DOCKER_HOST", "unix:///nonexistent/docker.sock")
         .output()
         .unwrap();
-    let ended = crate::support::Ended::of(&output).exits(3);
+    let ended = Ended::of(&output).exits(3);
     assert!(
         ended.stderr.contains("/nonexistent/docker.sock"),
         "{}",
@@ -252,7 +252,7 @@ fn the_vendor_stack_passes_its_check() {
         .env("AIDBOX_AUTHORIZATION", "Basic bm90OmE=")
         .output()
         .unwrap();
-    crate::support::Ended::of(&output).exits(0);
+    Ended::of(&output).exits(0);
 }
 
 #[test]
@@ -279,4 +279,90 @@ fn init_writes_a_starter_that_passes_its_own_check() {
         "{}",
         again.stderr
     );
+}
+
+#[test]
+fn builds_that_cannot_be_read_are_found_by_check() {
+    let sandbox = sandbox(MATRIX);
+    let built = COMPOSE.replace("image: app:1", "build: ./nowhere");
+    sandbox.write("compose.yaml", &built);
+    let ended = sandbox.run(&["check"]).exits(2);
+    let said = "compose.yaml:3:5: the build of `app`: the context ";
+    assert!(ended.stderr.contains(said), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("nowhere is no folder"),
+        "{}",
+        ended.stderr
+    );
+    sandbox.write(
+        "nowhere/Dockerfile",
+        "FROM scratch\nRUN --mount=type=ssh x\n",
+    );
+    let ended = sandbox.run(&["check"]).exits(2);
+    assert!(
+        ended.stderr.contains("the steps need BuildKit"),
+        "{}",
+        ended.stderr
+    );
+    sandbox.write("nowhere/Dockerfile", "FROM scratch\n");
+    sandbox.run(&["check"]).exits(0);
+}
+
+#[test]
+fn a_value_given_by_set_may_name_a_compose_file_and_an_axis_may_not() {
+    let sandbox = sandbox(MATRIX);
+    let including = format!("include: ['${{more}}.yaml']\n{COMPOSE}");
+    sandbox.write("compose.yaml", &including);
+    sandbox.write("db.yaml", "services:\n  db: {image: db:1}\n");
+    sandbox.run(&["check", "--set", "more=db"]).exits(0);
+    sandbox.write("compose.yaml", &including.replace("more", "web:-db"));
+    let ended = sandbox.run(&["check"]).exits(2);
+    let said = "`web` differs from cell to cell";
+    assert!(ended.stderr.contains(said), "{}", ended.stderr);
+}
+
+/// An engine that tells its version and fails at all else.
+fn half_an_engine() -> std::net::SocketAddr {
+    use std::io::{Read as _, Write as _};
+
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut head = [0; 2048];
+            let n = stream.read(&mut head).unwrap_or(0);
+            let line = String::from_utf8_lossy(&head[..n]).into_owned();
+            let (status, body) = if line.starts_with("GET /version") {
+                ("200 OK", r#"{"ApiVersion":"1.41","Version":"20.10"}"#)
+            } else {
+                (
+                    "500 Internal Server Error",
+                    r#"{"message":"the store is broken"}"#,
+                )
+            };
+            let length = body.len();
+            let _ = write!(
+                stream,
+                "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: \
+                 {length}\r\nConnection: close\r\n\r\n{body}"
+            );
+        }
+    });
+    address
+}
+
+#[test]
+fn doctor_tells_of_the_host_though_the_engine_fails() {
+    let address = half_an_engine();
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.command(&["doctor"]);
+    command.env("DOCKER_HOST", format!("tcp://{address}"));
+    let ended = Ended::of(&command.output().unwrap()).exits(3);
+    let lines: Vec<&str> = ended.stdout.lines().collect();
+    assert!(lines[0].starts_with("FAIL  engine"), "{}", ended.stdout);
+    assert!(lines[0].contains("the store is broken"), "{}", ended.stdout);
+    // The checks of this host are below it all the same.
+    let n_checks = lines.iter().filter(|line| line.contains("    ")).count();
+    assert!(n_checks > 3, "{}", ended.stdout);
 }

@@ -11,6 +11,7 @@
 mod corpus;
 #[cfg(feature = "docker-tests")]
 mod docker;
+mod goldens;
 mod inputs;
 mod layering;
 mod readme;

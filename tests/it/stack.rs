@@ -211,7 +211,7 @@ fn check_refuses_what_no_launch_can_do_and_stack_only_says_it() {
     assert!(
         ended
             .stderr
-            .contains("services.app.network_mode: `host` (allowed: none) is not yet supported"),
+            .contains("services.app.network_mode: `host` gives 3 containers the same ports"),
         "{}",
         ended.stderr
     );

@@ -26,7 +26,7 @@ usage: cargo xtask COMMAND
                  bundled testbed and a real PostgreSQL, draw the charts
   test           everything CI runs: format, lints, docs, tests on real containers
   prove [PART]   the long proofs, whose dated results go to docs/proofs/:
-                 cold-demo, dead-time, launches
+                 cold-demo, golden, dead-time, launches, fuzz, compose-corpus
   images         get or make the container images that demo and test need
 ";
 

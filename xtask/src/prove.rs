@@ -4,7 +4,9 @@
 //! and what came out. A part that already has a file of today is not repeated,
 //! so an interrupted `prove` goes on where it stopped.
 
+mod corpus;
 mod dead_time;
+mod fuzz;
 mod launches;
 
 use std::fmt::Write as _;
@@ -22,11 +24,13 @@ type Part = (
     fn(&mut Steps, &Path) -> Result<String, StepError>,
 );
 
-const PARTS: [Part; 4] = [
+const PARTS: [Part; 6] = [
     ("cold-demo", cold_demo),
     ("golden", golden),
     ("dead-time", dead_time::dead_time),
     ("launches", launches::launches),
+    ("fuzz", fuzz::fuzz),
+    (corpus::NAME, corpus::corpus),
 ];
 
 /// Trials of the proof of golden volumes.
@@ -57,6 +61,10 @@ pub(crate) fn prove(steps: &mut Steps, part: Option<&str>) -> Result<(), StepErr
         let path = folder.join(format!("{date}-{name}.md"));
         if path.exists() {
             eprintln!("==> {name}: done today, see {}", path.display());
+            continue;
+        }
+        if part.is_none() && *name == corpus::NAME && !corpus::is_at_hand() {
+            eprintln!("==> {name}: left out, {} is not set", corpus::VARIABLE);
             continue;
         }
         let text = work(steps, &scratch(name)?)?;

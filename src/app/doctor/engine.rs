@@ -1,45 +1,60 @@
 //! What the engine says about itself, judged.
 
 use crate::engine::{DockerEngine, Engine, EngineError, Examination, HostFacts};
+use crate::problem::chain;
 use crate::report::Check;
 use crate::units::format_bytes;
 
 /// Below this an evening's images and databases fill the disk.
 const LEAST_FREE_BYTES: u64 = 10 << 30;
 
-/// Looks at the engine.
-pub(super) async fn checks(engine: &DockerEngine) -> Result<Vec<Check>, EngineError> {
-    let facts = engine.describe().await?;
-    let seen = engine.examine(facts.direct).await?;
-    let free_bytes = seen.data_folder.as_deref().and_then(free_bytes);
+/// Looks at the engine; what it does not answer is a check that failed.
+pub(super) async fn checks(engine: &DockerEngine) -> Vec<Check> {
+    let facts = match engine.describe().await {
+        Ok(facts) => facts,
+        Err(error) => return vec![failed(&error)],
+    };
+    let seen = engine.examine(facts.direct).await;
+    let folder = seen.as_ref().ok().and_then(|seen| seen.data_folder.clone());
+    let free_bytes = folder.as_deref().and_then(free_bytes);
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
-    Ok(judge(&facts, &seen, free_bytes, cores))
+    judge(&facts, seen.as_ref(), free_bytes, cores)
+}
+
+/// A call that failed, as a check.
+pub(super) fn failed(error: &EngineError) -> Check {
+    let hint = error.hint().unwrap_or("see the engine's own log");
+    Check::fail("engine", chain(error), hint)
 }
 
 /// Judges what was seen. Pure.
 fn judge(
     facts: &HostFacts,
-    seen: &Examination,
+    seen: Result<&Examination, &EngineError>,
     free_bytes: Option<u64>,
     cores_here: usize,
 ) -> Vec<Check> {
     let mut checks = vec![endpoint(facts), version(facts)];
-    for warning in &seen.warnings {
-        checks.push(Check::warn("engine", warning, "see the engine's manual"));
+    match seen {
+        Ok(seen) => {
+            let warnings = seen.warnings.iter();
+            let see = "see the engine's manual";
+            checks.extend(warnings.map(|warning| Check::warn("engine", warning, see)));
+        }
+        Err(error) => checks.push(failed(error)),
     }
+    checks.push(storage(facts));
+    let groups = format!("version {}", facts.cgroup_version);
+    checks.push(Check::ok("control groups", groups));
+    checks.extend(seen.ok().map(proof));
     checks.extend([
-        storage(facts),
-        Check::ok(
-            "control groups",
-            format!("version {}", facts.cgroup_version),
-        ),
-        proof(seen),
         path(facts),
         cpus(facts, cores_here),
         Check::ok("memory", format_bytes(facts.memory_bytes)),
-        disk(seen, free_bytes),
-        others(seen),
     ]);
+    if let Ok(seen) = seen {
+        checks.extend([disk(seen, free_bytes), others(seen)]);
+    }
     checks
 }
 
@@ -175,7 +190,7 @@ mod tests {
             kernel_is_readable: true,
             ..Examination::default()
         };
-        let checks = judge(&facts(), &seen, Some(100 << 30), 16);
+        let checks = judge(&facts(), Ok(&seen), Some(100 << 30), 16);
         insta::assert_snapshot!(doctor_text(&checks), @r"
         ok    endpoint          unix:///var/run/docker.sock (the usual socket of the Docker Engine)
         ok    engine            28.1, API 1.49, Debian, kernel 6.1
@@ -188,6 +203,25 @@ mod tests {
         ok    disk              100 GiB free in /var/lib/docker
         ok    other containers  none runs
         this host is fit to measure on
+        ");
+    }
+
+    #[test]
+    fn what_the_engine_does_not_answer_is_a_check_that_failed() {
+        let error =
+            EngineError::timed_out("list", "containers", std::time::Duration::from_secs(30));
+        let checks = judge(&facts(), Err(&error), None, 16);
+        insta::assert_snapshot!(doctor_text(&checks), @r"
+        ok    endpoint        unix:///var/run/docker.sock (the usual socket of the Docker Engine)
+        ok    engine          28.1, API 1.49, Debian, kernel 6.1
+        FAIL  engine          list containers: no answer within 30s
+                              hint: the engine hangs or is overloaded: see its own log, then try again
+        ok    storage driver  overlay2
+        ok    control groups  version 2
+        ok    path            containers are reached at their own addresses
+        ok    CPUs            16 of the engine, 16 here
+        ok    memory          64.0 GiB
+        1 of 8 checks fail: no sweep can run
         ");
     }
 
@@ -206,7 +240,7 @@ mod tests {
             kernel_is_readable: false,
             warnings: vec!["WARNING: no swap limit support".to_owned()],
         };
-        let checks = judge(&facts, &seen, Some(1 << 30), 2);
+        let checks = judge(&facts, Ok(&seen), Some(1 << 30), 2);
         let warned: Vec<&str> = checks
             .iter()
             .filter(|check| check.state == CheckState::Warn && check.hint.is_some())

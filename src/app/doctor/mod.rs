@@ -12,8 +12,7 @@ use super::environment::Environment;
 use super::error::{AppError, Outcome};
 use crate::cli::DoctorArgs;
 use crate::engine::DockerEngine;
-use crate::problem::chain;
-use crate::report::{Check, CheckState, Printer, doctor_text};
+use crate::report::{CheckState, Printer, doctor_text};
 
 /// Looks at engine and host, prints what was found.
 pub(super) async fn doctor(
@@ -22,14 +21,8 @@ pub(super) async fn doctor(
     printer: Printer,
 ) -> Result<Outcome, AppError> {
     let mut checks = match DockerEngine::find(environment.variables()).await {
-        Ok(engine) => engine::checks(&engine).await?,
-        Err(error) => {
-            let hint = error
-                .hint()
-                .unwrap_or("see the engine's own log")
-                .to_owned();
-            vec![Check::fail("engine", chain(&error), hint)]
-        }
+        Ok(engine) => engine::checks(&engine).await,
+        Err(error) => vec![engine::failed(&error)],
     };
     checks.extend(host::checks(&host::Host::read()));
     let worst = checks.iter().map(|check| check.state).max();

@@ -133,8 +133,24 @@ pub(super) fn image(answer: ImageInspect) -> ImageFacts {
             .size
             .and_then(|size| u64::try_from(size).ok())
             .unwrap_or(0),
+        platform: platform(answer.os, answer.architecture, answer.variant),
         has_healthcheck: test.first().is_some_and(|kind| kind != "NONE"),
     }
+}
+
+/// `os/arch[/variant]`; empty without an architecture.
+fn platform(os: Option<String>, arch: Option<String>, variant: Option<String>) -> String {
+    let Some(arch) = arch.filter(|arch| !arch.is_empty()) else {
+        return String::new();
+    };
+    let os = os.filter(|os| !os.is_empty());
+    let parts = [
+        os,
+        Some(arch),
+        variant.filter(|variant| !variant.is_empty()),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    parts.join("/")
 }
 
 /// Counters from the engine's own statistics; `None` for a container that does not run.

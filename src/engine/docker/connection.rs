@@ -76,13 +76,18 @@ pub(super) fn open(endpoint: &str, tls: Option<&TlsFiles>) -> Result<(Docker, Re
         } else {
             Reach::Remote
         };
+        let address = if endpoint.starts_with("tcp://") {
+            with_port(address, tls.is_some())
+        } else {
+            address.to_owned()
+        };
         let docker = match tls {
-            Some(tls) => open_tls(endpoint, address, tls)?,
+            Some(tls) => open_tls(endpoint, &address, tls)?,
             None if endpoint.starts_with("https://") => {
                 let words = "TLS needs certificates: set DOCKER_TLS_VERIFY and DOCKER_CERT_PATH";
                 return Err(refuse(EngineErrorKind::Other, words.to_owned()));
             }
-            None => Docker::connect_with_http(address, limit_s, API_DEFAULT_VERSION)
+            None => Docker::connect_with_http(&address, limit_s, API_DEFAULT_VERSION)
                 .map_err(|error| failure("connect to", endpoint, error))?,
         };
         return Ok((docker, reach));
@@ -96,11 +101,15 @@ pub(super) fn open(endpoint: &str, tls: Option<&TlsFiles>) -> Result<(Docker, Re
 
 fn open_tls(endpoint: &str, address: &str, tls: &TlsFiles) -> Result<Docker, EngineError> {
     // Looked at first: the client library names a missing file only once it connects.
-    for file in [&tls.ca, &tls.cert, &tls.key] {
+    // An engine that asks for no certificate of ours needs neither of the other two.
+    let is_known = tls.cert.exists() || tls.key.exists();
+    let ours = [&tls.cert, &tls.key].into_iter().filter(|_| is_known);
+    for file in std::iter::once(&tls.ca).chain(ours) {
         fs_err::File::open(file).map_err(|error| {
             let mut error = EngineError::new("connect to", endpoint, EngineErrorKind::Other, error);
             error.hint = Some(
-                "TLS needs ca.pem, cert.pem and key.pem in DOCKER_CERT_PATH or in the context"
+                "TLS needs ca.pem, and where the engine asks who we are cert.pem and key.pem, in \
+                 DOCKER_CERT_PATH or in the context"
                     .to_owned(),
             );
             error
@@ -141,10 +150,32 @@ fn open_ssh(endpoint: &str, host: &str) -> Result<(Docker, Reach), EngineError> 
         .map_err(|error| failure("connect to", endpoint, error))
 }
 
+/// Host and port; an address of version 6 has colons of its own, and stands in brackets.
+fn split_port(address: &str) -> (&str, Option<&str>) {
+    match address.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, Some(port)),
+        _ => (address, None),
+    }
+}
+
+/// The address with what the Docker CLI puts in the place of what is missing.
+///
+/// **Source**: docker/cli, `opts.ParseTCPAddr`: localhost, port 2375, with TLS 2376.
+fn with_port(address: &str, is_tls: bool) -> String {
+    let (host, port) = split_port(address);
+    let host = if host.is_empty() { "localhost" } else { host };
+    match port.filter(|port| !port.is_empty()) {
+        Some(port) => format!("{host}:{port}"),
+        None if is_tls => format!("{host}:2376"),
+        None => format!("{host}:2375"),
+    }
+}
+
 fn is_loopback(address: &str) -> bool {
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let (host, _) = split_port(address);
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost"
+        || host.is_empty()
         || host
             .parse::<std::net::IpAddr>()
             .is_ok_and(|ip| ip.is_loopback())
@@ -303,11 +334,55 @@ mod tests {
             ("tcp://127.0.0.1:2375", Reach::Loopback),
             ("tcp://localhost:2375/", Reach::Loopback),
             ("tcp://[::1]:2375", Reach::Loopback),
+            ("tcp://[::1]", Reach::Loopback),
+            ("tcp://[::1]/", Reach::Loopback),
+            ("tcp://127.0.0.1", Reach::Loopback),
+            ("tcp://localhost", Reach::Loopback),
+            ("tcp://:2375", Reach::Loopback),
+            ("tcp://[fd00::1]", Reach::Remote),
+            ("tcp://docker", Reach::Remote),
             ("http://10.0.0.4:2375", Reach::Remote),
             ("tcp://docker:2375", Reach::Remote),
         ] {
             assert_eq!(open(endpoint, None).unwrap().1, reach, "{endpoint}");
         }
+    }
+
+    #[test]
+    fn what_an_address_leaves_out_is_the_docker_cli_s() {
+        for (address, plain, tls) in [
+            ("far", "far:2375", "far:2376"),
+            ("far:", "far:2375", "far:2376"),
+            ("far:1", "far:1", "far:1"),
+            ("[::1]", "[::1]:2375", "[::1]:2376"),
+            ("[::1]:9", "[::1]:9", "[::1]:9"),
+            (":9", "localhost:9", "localhost:9"),
+            ("", "localhost:2375", "localhost:2376"),
+        ] {
+            assert_eq!(with_port(address, false), plain, "{address}");
+            assert_eq!(with_port(address, true), tls, "{address}");
+        }
+    }
+
+    #[test]
+    fn an_engine_may_be_trusted_without_our_own_certificate() {
+        let folder = tempfile::tempdir().unwrap();
+        let tls = TlsFiles {
+            ca: folder.path().join("ca.pem"),
+            cert: folder.path().join("cert.pem"),
+            key: folder.path().join("key.pem"),
+        };
+        fs_err::write(&tls.ca, "").unwrap();
+        assert!(open("tcp://far", Some(&tls)).is_ok());
+        // Half of a pair is a slip.
+        fs_err::write(&tls.cert, "").unwrap();
+        let error = open("tcp://far", Some(&tls)).unwrap_err();
+        assert!(chain(&error).contains("key.pem"), "{error:?}");
+        fs_err::write(&tls.key, "").unwrap();
+        assert!(open("tcp://far", Some(&tls)).is_ok());
+        fs_err::remove_file(&tls.ca).unwrap();
+        let error = open("tcp://far", Some(&tls)).unwrap_err();
+        assert!(error.hint().unwrap().contains("TLS needs ca.pem"));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::engine::{EngineError, EngineErrorKind};
 pub(super) struct TlsFiles {
     /// Whom to trust.
     pub(super) ca: PathBuf,
-    /// Who we are.
+    /// Who we are; it and the key may be missing, together.
     pub(super) cert: PathBuf,
     /// Our key.
     pub(super) key: PathBuf,

@@ -327,6 +327,7 @@ async fn clean_leaves_a_living_run_alone_and_a_slow_command_is_given_up() {
     let request = CleanRequest {
         run_id: Some(trial.run_id.clone()),
         golden: false,
+        images: false,
         is_dry_run: false,
     };
     let report = clean(&*engine, &request).await.unwrap();
@@ -350,6 +351,7 @@ async fn clean_leaves_a_living_run_alone_and_a_slow_command_is_given_up() {
     let request = CleanRequest {
         run_id: Some(orphan.run_id.clone()),
         golden: false,
+        images: false,
         is_dry_run: false,
     };
     let report = clean(&*engine, &request).await.unwrap();

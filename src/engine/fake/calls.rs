@@ -38,8 +38,15 @@ impl Engine for FakeEngine {
         let image = request.image;
         self.plain(FakeCall::PullImage, image).await?;
         let pulled = self.lock().pullable.get(image).cloned();
-        if let Some(digest) = pulled {
+        if let Some(mut digest) = pulled {
+            let only = self.lock().only_platforms.get(image).cloned();
+            let platform = only.or(request.platform.map(str::to_owned));
+            // Each platform has a content of its own.
+            if let Some(platform) = &platform {
+                digest = format!("{digest}-{platform}");
+            }
             self.add_image_of(image, &digest);
+            self.set_platform(image, &platform.unwrap_or_default());
             progress(ImageProgress::Pulled {
                 image,
                 is_new: true,
@@ -104,6 +111,8 @@ impl Engine for FakeEngine {
     ) -> Result<(), EngineError> {
         self.plain(FakeCall::BuildImage, request.words).await?;
         self.add_image(request.tag, false);
+        let servers = request.credentials.iter().map(|found| found.server.clone());
+        self.lock().build_credentials = servers.collect();
         Ok(())
     }
 

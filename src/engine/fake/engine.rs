@@ -43,6 +43,8 @@ impl FakeEngine {
                 facts,
                 images: IndexMap::new(),
                 pullable: IndexMap::new(),
+                only_platforms: IndexMap::new(),
+                build_credentials: Vec::new(),
                 behaviours: HashMap::new(),
                 faults: Vec::new(),
                 calls: Vec::new(),
@@ -76,6 +78,25 @@ impl FakeEngine {
             ..ImageFacts::default()
         };
         self.lock().images.insert(image.to_owned(), facts);
+    }
+
+    /// Says what an image that the engine holds runs on, as `linux/amd64`.
+    pub fn set_platform(&self, image: &str, platform: &str) {
+        if let Some(facts) = self.lock().images.get_mut(image) {
+            platform.clone_into(&mut facts.platform);
+        }
+    }
+
+    /// Says that the registry has an image for one platform alone.
+    pub fn pullable_for(&self, image: &str, platform: &str) {
+        self.add_pullable(image);
+        let platforms = &mut self.lock().only_platforms;
+        platforms.insert(image.to_owned(), platform.to_owned());
+    }
+
+    /// Registries whose credentials the last build was given.
+    pub fn build_credentials(&self) -> Vec<String> {
+        self.lock().build_credentials.clone()
     }
 
     /// Says when an image was tagged.

@@ -20,6 +20,10 @@ pub(super) struct State {
     pub(super) images: IndexMap<String, ImageFacts>,
     /// What registries have, by name: the digest.
     pub(super) pullable: IndexMap<String, String>,
+    /// The one platform that the registry has an image for, where it has but one.
+    pub(super) only_platforms: IndexMap<String, String>,
+    /// Registries whose credentials the last build was given.
+    pub(super) build_credentials: Vec<String>,
     pub(super) behaviours: HashMap<String, Behaviour>,
     pub(super) faults: Vec<(FakeCall, Option<usize>, FakeFault)>,
     pub(super) calls: Vec<String>,

@@ -23,6 +23,6 @@ pub use image::{
 };
 pub use store::{
     GOLDEN_USE_LABEL, GoldenFacts, GoldenKey, SealedGolden, claim, drop_claim, find_claims,
-    find_golden, golden_label_filter, register_use, seal,
+    find_golden, find_golden_of_source, golden_label_filter, register_use, seal,
 };
 pub(super) use store::{Part, part_of, unsealed};

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::engine::trial::{LABEL_GOLDEN, LABEL_OWNER, LABEL_RUN};
 use crate::engine::{Engine, EngineError, Labels, Leftover, LeftoverKind, Owner, TrialTag};
 use crate::stack::Volume;
-use crate::tree::TreeReport;
+use crate::tree::{CloneMode, TreeReport};
 
 /// On a seal: the volume with the data.
 const LABEL_DATA: &str = "nightsweep.golden.data";
@@ -58,12 +58,24 @@ pub struct GoldenFacts {
     pub prepared_s: f64,
     /// What is in it, by volume of the stack.
     pub trees: IndexMap<String, TreeReport>,
+    /// The copy that made it, with its container and its comparison: about what a trial's
+    /// clone takes. `None` in goldens of old. **Units**: seconds.
+    #[serde(default)]
+    pub clone_s: Option<f64>,
 }
 
 impl GoldenFacts {
     /// Sizes of all files. **Units**: bytes.
     pub fn bytes(&self) -> u64 {
         self.trees.values().map(|tree| tree.bytes).sum()
+    }
+
+    /// What a clone like the copy that made it writes: nothing where blocks are shared.
+    /// **Units**: bytes.
+    pub fn written_bytes(&self) -> u64 {
+        let is_shared = |tree: &&TreeReport| tree.method == Some(CloneMode::Reflink);
+        let copied = self.trees.values().filter(|tree| !is_shared(tree));
+        copied.map(|tree| tree.bytes).sum()
     }
 
     /// One short text that tells the content. **Shape**: 12 hexadecimal digits.
@@ -144,6 +156,21 @@ pub async fn find_golden<E: Engine>(
         engine.remove(thing).await?;
     }
     Ok(None)
+}
+
+/// The golden made last from a source, whatever its content was.
+///
+/// **Errors**: the engine's.
+pub async fn find_golden_of_source<E: Engine>(
+    engine: &E,
+    source: &str,
+) -> Result<Option<SealedGolden>, EngineError> {
+    let found = engine.list_ours(&golden_label_filter(None)).await?;
+    let goldens = found.iter().filter_map(|thing| match part_of(thing) {
+        Part::Seal(golden) if golden.facts.source == source => Some(golden),
+        Part::Seal(_) | Part::Data => None,
+    });
+    Ok(goldens.max_by(|a, b| a.facts.made_at.cmp(&b.facts.made_at)))
 }
 
 /// Data of a key that is not sealed: who is at it, or was.

@@ -4,7 +4,7 @@
 //! stands in `config.json`. **Invariant**: no credential is printed: debug forms
 //! are bare, and [`Keyring::texts`] names every text that must be hidden.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
@@ -78,7 +78,21 @@ impl Keyring {
     ///
     /// **Errors**: a helper is named that cannot be run, fails or hangs.
     pub async fn find(&self, image: &str) -> Answer {
-        let key = registry_key(image);
+        self.find_key(registry_key(image)).await
+    }
+
+    /// Credentials for every registry that the configuration names; what fails is left out.
+    pub async fn all(&self) -> Vec<Credentials> {
+        let file = &self.config.file;
+        let keys: BTreeSet<&String> = file.auths.keys().chain(file.cred_helpers.keys()).collect();
+        let mut found = Vec::new();
+        for key in keys {
+            found.extend(self.find_key(key).await.ok().flatten());
+        }
+        found
+    }
+
+    async fn find_key(&self, key: &str) -> Answer {
         if let Some(known) = self.lock().get(key) {
             return known.clone();
         }
@@ -197,7 +211,12 @@ async fn ask_helper(helper: &str, key: &str, search_path: Option<&str>) -> Answe
     };
     let output = tokio::time::timeout(HELPER_LIMIT, exchange)
         .await
-        .map_err(|_| failed(format!("no answer within {HELPER_LIMIT:?}")))?
+        .map_err(|_| {
+            failed(format!(
+                "no answer within {HELPER_LIMIT:?}; it may be waiting for a prompt to be answered: \
+                 unlock its store, then try again"
+            ))
+        })?
         .map_err(|error| failed(error.to_string()))?;
     let text = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
@@ -275,6 +294,47 @@ mod tests {
             ),
             "{text}"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_helper_that_waits_for_somebody_says_so() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("docker-credential-waits");
+        fs_err::write(&program, "#!/bin/sh\nexec /bin/sleep 100\n").unwrap();
+        let mode = std::fs::Permissions::from_mode(0o755);
+        fs_err::set_permissions(&program, mode).unwrap();
+        let config = CliConfig {
+            file: serde_json::from_str(r#"{"credsStore": "waits"}"#).unwrap(),
+            search_path: Some(folder.path().display().to_string()),
+            ..CliConfig::default()
+        };
+        let error = Keyring::new(config).find("postgres").await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "credential helper `docker-credential-waits`: no answer within 30s; it may be waiting \
+             for a prompt to be answered: unlock its store, then try again"
+        );
+    }
+
+    #[tokio::test]
+    async fn all_credentials_are_those_of_every_registry_that_is_named() {
+        let config = CliConfig {
+            file: serde_json::from_str(
+                r#"{"auths": {"a.example": {"auth": "dTpw"}, "b.example": {}},
+                    "credHelpers": {"c.example": "of-no-such-name"}}"#,
+            )
+            .unwrap(),
+            ..CliConfig::default()
+        };
+        let servers: Vec<String> = Keyring::new(config)
+            .all()
+            .await
+            .into_iter()
+            .map(|found| found.server)
+            .collect();
+        assert_eq!(servers, ["a.example"]);
     }
 
     #[tokio::test]

@@ -15,11 +15,20 @@ pub struct ImageMissing {
     pub said: String,
     /// What to do.
     pub hint: String,
+    /// Whether the user's files are at fault, not the engine's host or a registry.
+    pub is_input: bool,
 }
 
 /// Every image that cannot be had; never empty.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct ImagesMissing(pub Vec<ImageMissing>);
+
+impl ImagesMissing {
+    /// Whether some would be missing whatever the engine and the registries did.
+    pub fn is_input(&self) -> bool {
+        self.0.iter().any(|missing| missing.is_input)
+    }
+}
 
 impl fmt::Display for ImagesMissing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

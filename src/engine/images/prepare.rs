@@ -1,29 +1,36 @@
 //! Where every image comes from: held, pulled by policy, or built.
+//!
+//! `wanted.rs` says what is asked for; here it is got, each image once.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use indexmap::{IndexMap, IndexSet};
 use jiff::Timestamp;
+use tokio::time::Instant;
 
-use super::build::{self, BuildPlan};
-use super::keyring::Keyring;
+use super::build::{self, BuildPlan, refused_key};
+use super::keyring::{Credentials, Keyring};
 use super::missing::{ImageMissing, ImagesMissing, pull_hint};
+use super::platform::fits;
 use super::progress::{ImageProgress, ProgressSink};
+use super::wanted::{BuildWant, ImageKey, Reference, Source, Wanted};
 use crate::engine::{
     BuildRequest, Engine, EngineError, EngineErrorKind, ImageFacts, ImageOrigin, LABEL_BUILD,
     Labels, PullRequest,
 };
 use crate::problem::chain;
-use crate::stack::{Build, PullPolicy, Service, Stack};
+use crate::stack::{PullPolicy, Stack};
 
 /// The images of a sweep.
 #[derive(Debug, Clone, Default)]
 pub struct PreparedImages {
     /// The stacks in the order given, each service with its image's name and content.
     pub stacks: Vec<Arc<Stack>>,
-    /// Facts by the name that the stacks hold.
+    /// Facts by the name that the stacks hold; where one name is used on two platforms,
+    /// the second one's platform stands behind it.
     pub facts: IndexMap<String, ImageFacts>,
+    /// What a reader should know, in words.
+    pub warnings: Vec<String>,
 }
 
 /// Why a sweep has not all of its images.
@@ -58,23 +65,17 @@ pub async fn prepare_images<E: Engine>(
         progress,
         facts: IndexMap::new(),
         missing: Vec::new(),
+        warnings: Vec::new(),
     };
     let wanted = Wanted::of(stacks);
     let mut built: Vec<Option<String>> = vec![None; wanted.builds.len()];
-    let mut to_build: IndexSet<usize> = wanted
-        .sources
-        .iter()
-        .filter_map(|((_, _), source)| match source {
-            Source::Build(index) => Some(*index),
-            Source::Named { .. } => None,
-        })
-        .collect();
-    for (image, reference) in &wanted.references {
-        let said = work.get(image, reference).await?;
+    let mut to_build = wanted.forced_builds();
+    for (key, reference) in &wanted.references {
+        let said = work.get(key, reference.policy).await?;
         match (said, reference.builds.is_empty()) {
-            (None, _) => {}
+            (None, _) => work.warn_of_never(key, reference),
             (Some(_), false) => to_build.extend(&reference.builds),
-            (Some(said), true) => work.lack(image, &reference.services, said),
+            (Some(said), true) => work.lack(key, &reference.services, said),
         }
     }
     let plans = work.plan_builds(&wanted, &to_build).await?;
@@ -86,126 +87,22 @@ pub async fn prepare_images<E: Engine>(
     Ok(work.finish(stacks, &wanted, &built))
 }
 
-/// Everything the stacks ask for, each once. Pure.
-#[derive(Debug, Default)]
-struct Wanted {
-    references: IndexMap<String, Reference>,
-    builds: Vec<BuildWant>,
-    /// Where the image of each stack's service comes from.
-    sources: IndexMap<(usize, String), Source>,
-}
-
-#[derive(Debug, Default)]
-struct Reference {
-    services: Vec<String>,
-    policy: Option<PullPolicy>,
-    platform: Option<String>,
-    /// What is built in its place where it cannot be had.
-    builds: IndexSet<usize>,
-}
-
-#[derive(Debug, PartialEq)]
-struct BuildWant {
-    service: String,
-    build: Build,
-    platform: Option<String>,
-}
-
-#[derive(Debug, Clone)]
-enum Source {
-    /// The image of its name; the build is done where that cannot be had.
-    Named { build: Option<usize> },
-    /// The build, whatever is held.
-    Build(usize),
-}
-
-impl Wanted {
-    fn of(stacks: &[Arc<Stack>]) -> Self {
-        let mut wanted = Self::default();
-        // A name whose builds differ between cells cannot be the name of one image.
-        let mut builds_of: IndexMap<&str, IndexSet<usize>> = IndexMap::new();
-        let mut build_in: IndexMap<(usize, &str), (usize, bool)> = IndexMap::new();
-        for (index, stack) in stacks.iter().enumerate() {
-            for (name, service) in &stack.services {
-                let Some(build) = &service.build else {
-                    continue;
-                };
-                let number = wanted.build_number(name, service, build);
-                let is_forced =
-                    build.names_no_image || service.pull_policy == Some(PullPolicy::Build);
-                builds_of.entry(&service.image).or_default().insert(number);
-                let entry = build_in
-                    .entry((index, &service.image))
-                    .or_insert((number, false));
-                entry.1 |= is_forced;
-            }
-        }
-        for (index, stack) in stacks.iter().enumerate() {
-            for (name, service) in &stack.services {
-                let image = service.image.as_str();
-                // A service that names what another one builds means the same image.
-                let source = match build_in.get(&(index, image)) {
-                    Some((number, is_forced)) if *is_forced || builds_of[image].len() > 1 => {
-                        let own = service.build.as_ref();
-                        let own = own.map(|build| wanted.build_number(name, service, build));
-                        Source::Build(own.unwrap_or(*number))
-                    }
-                    found => Source::Named {
-                        build: found.map(|(number, _)| *number),
-                    },
-                };
-                if let Source::Named { build } = &source {
-                    wanted.reference(name, service, *build);
-                }
-                wanted.sources.insert((index, name.clone()), source);
-            }
-        }
-        wanted
-    }
-
-    fn build_number(&mut self, name: &str, service: &Service, build: &Build) -> usize {
-        let is_same = |want: &BuildWant| want.build == *build && want.platform == service.platform;
-        if let Some(number) = self.builds.iter().position(is_same) {
-            return number;
-        }
-        self.builds.push(BuildWant {
-            service: name.to_owned(),
-            build: build.clone(),
-            platform: service.platform.clone(),
-        });
-        self.builds.len() - 1
-    }
-
-    fn reference(&mut self, name: &str, service: &Service, build: Option<usize>) {
-        let reference = self.references.entry(service.image.clone()).or_default();
-        if !reference.services.iter().any(|known| known == name) {
-            reference.services.push(name.to_owned());
-        }
-        // With a build and no word, Compose never asks a registry.
-        let policy = match (service.pull_policy, build) {
-            (None, Some(_)) => PullPolicy::Never,
-            (policy, _) => policy.unwrap_or_default(),
-        };
-        reference.policy = Some(match reference.policy {
-            Some(known) if freshness(known) >= freshness(policy) => known,
-            _ => policy,
-        });
-        if reference.platform.is_none() {
-            reference.platform.clone_from(&service.platform);
-        }
-        reference.builds.extend(build);
-    }
-}
-
-/// Which of two policies for one image asks for more.
-fn freshness(policy: PullPolicy) -> (u8, std::cmp::Reverse<Duration>) {
-    let rank = match policy {
-        PullPolicy::Build | PullPolicy::Never => 0,
-        PullPolicy::Missing => 1,
-        PullPolicy::Every(age) => return (2, std::cmp::Reverse(age)),
-        PullPolicy::Always => 3,
-    };
-    (rank, std::cmp::Reverse(Duration::ZERO))
+/// What is wrong with the builds that are done whatever is held, as far as the files say.
+///
+/// One line each, with its hint below. Blocking: it lists the folders of the contexts.
+/// What [`crate::engine::check_stack`] refuses by its key is not said again.
+pub fn check_builds(stacks: &[Arc<Stack>]) -> Vec<String> {
+    let wanted = Wanted::of(stacks);
+    let builds = wanted.forced_builds();
+    let wants = builds.iter().map(|index| &wanted.builds[*index]);
+    wants
+        .filter(|want| refused_key(&want.build).is_none())
+        .filter_map(|want| {
+            let refused = BuildPlan::read(&want.build, want.platform.as_deref()).err()?;
+            let (said, hint) = (refused.said, refused.hint);
+            Some(format!("{}: {said}\n  hint: {hint}", want.words()))
+        })
+        .collect()
 }
 
 struct Work<'a, E> {
@@ -213,34 +110,55 @@ struct Work<'a, E> {
     keyring: &'a Keyring,
     now: Timestamp,
     progress: ProgressSink<'a>,
-    facts: IndexMap<String, ImageFacts>,
+    facts: IndexMap<ImageKey, ImageFacts>,
     missing: Vec<ImageMissing>,
+    warnings: Vec<String>,
 }
 
 impl<E: Engine> Work<'_, E> {
     /// Gets one image by its policy; what was said where it cannot be had.
     async fn get(
         &mut self,
-        image: &str,
-        reference: &Reference,
+        key: &ImageKey,
+        policy: Option<PullPolicy>,
     ) -> Result<Option<String>, PrepareError> {
-        let policy = reference.policy.unwrap_or_default();
-        let held = self.find(image).await?;
-        if let Some(facts) = held.filter(|facts| !self.is_due(policy, facts)) {
-            self.facts.insert(image.to_owned(), facts);
-            return Ok(None);
+        let (image, platform) = key;
+        let policy = policy.unwrap_or_default();
+        let mut other_platform = None;
+        if let Some(facts) = self.find(image).await? {
+            if !fits(platform.as_deref(), &facts.platform) {
+                other_platform = Some(facts.platform);
+            } else if !self.is_due(policy, &facts) {
+                self.facts.insert(key.clone(), facts);
+                return Ok(None);
+            }
         }
         if matches!(policy, PullPolicy::Never | PullPolicy::Build) {
-            return Ok(Some(format!(
-                "the engine does not hold it, and the policy is `{}`",
-                if policy == PullPolicy::Never {
-                    "never"
-                } else {
-                    "build"
+            let policy = match policy {
+                PullPolicy::Never => "never",
+                _ => "build",
+            };
+            let held = match (other_platform, platform) {
+                (Some(held), Some(asked)) => {
+                    format!("the engine holds it for {held}, and {asked} is asked for")
                 }
-            )));
+                _ => "the engine does not hold it".to_owned(),
+            };
+            return Ok(Some(format!("{held}, and the policy is `{policy}`")));
         }
-        self.pull(image, reference.platform.as_deref()).await
+        self.pull(key).await
+    }
+
+    /// Says that an image was pulled though a service wants it never to be.
+    fn warn_of_never(&mut self, key: &ImageKey, reference: &Reference) {
+        let is_pulled = self.facts[key].origin == ImageOrigin::Pulled;
+        if let (true, Some(never)) = (is_pulled, reference.never.first()) {
+            self.warnings.push(format!(
+                "`{}` was pulled, as `{}` asks for, though `{never}` has `pull_policy: never`: both \
+                 run the same image",
+                key.0, reference.policy_of
+            ));
+        }
     }
 
     /// Whether an image that is held is pulled all the same.
@@ -268,11 +186,8 @@ impl<E: Engine> Work<'_, E> {
     }
 
     /// Pulls; what the registry said where that fails.
-    async fn pull(
-        &mut self,
-        image: &str,
-        platform: Option<&str>,
-    ) -> Result<Option<String>, PrepareError> {
+    async fn pull(&mut self, key: &ImageKey) -> Result<Option<String>, PrepareError> {
+        let (image, platform) = (key.0.as_str(), key.1.as_deref());
         let (credentials, trouble) = match self.keyring.find(image).await {
             Ok(credentials) => (credentials, None),
             // Many images need none: it matters only where the pull then fails.
@@ -299,26 +214,37 @@ impl<E: Engine> Work<'_, E> {
             Err(error) => return Err(PrepareError::Engine(error)),
         }
         match self.find(image).await? {
+            Some(facts) if !fits(platform, &facts.platform) => Ok(Some(format!(
+                "it was pulled for {}, and is for {}",
+                platform.unwrap_or_default(),
+                facts.platform
+            ))),
             Some(mut facts) => {
                 facts.origin = ImageOrigin::Pulled;
-                self.facts.insert(image.to_owned(), facts);
+                self.facts.insert(key.clone(), facts);
                 Ok(None)
             }
             None => Ok(Some("it was pulled and is not there".to_owned())),
         }
     }
 
-    fn lack(&mut self, image: &str, services: &[String], said: String) {
+    fn lack(&mut self, key: &ImageKey, services: &[String], said: String) {
+        let (image, platform) = key;
         let hint = if said.contains("the policy is") {
-            format!("`docker pull {image}`, or another `pull_policy`")
+            let platform = platform.as_deref();
+            let option = platform.map_or_else(String::new, |p| format!("--platform {p} "));
+            format!("`docker pull {option}{image}`, or another `pull_policy`")
+        } else if let (Some(platform), true) = (platform, said.starts_with("it was pulled for")) {
+            format!("leave `platform` out, or name an image that exists for {platform}")
         } else {
             pull_hint(image, &said)
         };
         self.missing.push(ImageMissing {
-            image: image.to_owned(),
+            image: image.clone(),
             services: services.to_vec(),
             said,
             hint,
+            is_input: false,
         });
     }
 
@@ -348,23 +274,21 @@ impl<E: Engine> Work<'_, E> {
                         services: vec![want.service.clone()],
                         said: refused.said,
                         hint: refused.hint,
+                        is_input: true,
                     });
                     continue;
                 }
             };
             for base in &plan.bases {
                 let known = self.missing.iter().any(|missing| missing.image == *base);
-                if known || (self.facts.contains_key(base) && !plan.build.pull) {
+                let key = (base.clone(), plan.platform.clone());
+                if known || (self.facts.contains_key(&key) && !plan.build.pull) {
                     continue;
                 }
-                let reference = Reference {
-                    policy: plan.build.pull.then_some(PullPolicy::Always),
-                    platform: plan.platform.clone(),
-                    ..Reference::default()
-                };
-                if let Some(said) = self.get(base, &reference).await? {
+                let policy = plan.build.pull.then_some(PullPolicy::Always);
+                if let Some(said) = self.get(&key, policy).await? {
                     self.lack(
-                        base,
+                        &key,
                         &[],
                         format!("{} starts from it: {said}", want.words()),
                     );
@@ -385,13 +309,14 @@ impl<E: Engine> Work<'_, E> {
         let base_ids: Vec<String> = plan
             .bases
             .iter()
-            .map(|base| self.facts[base].digest.clone())
+            .map(|base| &self.facts[&(base.clone(), plan.platform.clone())])
+            .map(|facts| facts.digest.clone())
             .collect();
         let keyed = plan.clone();
         let key = match blocking(move || keyed.key(&base_ids)).await {
             Ok(key) => key,
             Err(error) => {
-                self.lack_build(want, error.to_string());
+                self.lack_build(want, error.to_string(), true);
                 return Ok(None);
             }
         };
@@ -399,17 +324,14 @@ impl<E: Engine> Work<'_, E> {
         if plan.is_known_by_key()
             && let Some(mut facts) = self.find(&tag).await?
         {
+            (self.progress)(ImageProgress::BuiltBefore { image: &words });
             facts.origin = ImageOrigin::Built;
-            self.facts.insert(tag.clone(), facts);
+            self.facts.insert((tag.clone(), None), facts);
             return Ok(Some(tag));
         }
         let mut labels: Labels = plan.build.labels.clone();
         labels.insert(LABEL_BUILD.to_owned(), key);
-        let mut credentials = Vec::new();
-        for base in &plan.bases {
-            // A helper's failure was told when the image was pulled, if it mattered.
-            credentials.extend(self.keyring.find(base).await.ok().flatten());
-        }
+        let credentials = self.credentials(plan).await;
         let request = BuildRequest {
             words: &words,
             tag: &tag,
@@ -420,36 +342,58 @@ impl<E: Engine> Work<'_, E> {
             labels: &labels,
             credentials: &credentials,
         };
+        let begun = Instant::now();
         match self.engine.build_image(request, self.progress).await {
             Ok(()) => {}
             Err(error) if error.kind == EngineErrorKind::Other => {
-                self.lack_build(want, chain(&*error.source));
+                let said = chain(&*error.source);
+                let is_input = says_that_steps_are_wrong(&said);
+                self.lack_build(want, said, is_input);
                 return Ok(None);
             }
             Err(error) => return Err(PrepareError::Engine(error)),
         }
         let Some(mut facts) = self.find(&tag).await? else {
-            self.lack_build(want, "it was built and is not there".to_owned());
+            self.lack_build(want, "it was built and is not there".to_owned(), false);
             return Ok(None);
         };
-        (self.progress)(ImageProgress::Built { image: &words });
+        (self.progress)(ImageProgress::Built {
+            image: &words,
+            took: begun.elapsed(),
+        });
         facts.origin = ImageOrigin::Built;
-        self.facts.insert(tag.clone(), facts);
+        self.facts.insert((tag.clone(), None), facts);
         Ok(Some(tag))
     }
 
-    fn lack_build(&mut self, want: &BuildWant, said: String) {
+    /// What the builder may need to fetch what the build starts from.
+    async fn credentials(&self, plan: &BuildPlan) -> Vec<Credentials> {
+        if plan.has_unknown_base {
+            // Any registry may be meant, as for the Docker CLI.
+            return self.keyring.all().await;
+        }
+        let mut credentials: Vec<Credentials> = Vec::new();
+        for base in &plan.bases {
+            // A helper's failure was told when the image was pulled, if it mattered.
+            let found = self.keyring.find(base).await.ok().flatten();
+            credentials.extend(found.filter(|found| !credentials.contains(found)));
+        }
+        credentials
+    }
+
+    fn lack_build(&mut self, want: &BuildWant, said: String, is_input: bool) {
         self.missing.push(ImageMissing {
             image: want.words(),
             services: vec![want.service.clone()],
             said,
             hint: "`docker build` of the same folder shows the whole log".to_owned(),
+            is_input,
         });
     }
 
     /// The stacks with each image's name and content in it.
     fn finish(
-        mut self,
+        self,
         stacks: &[Arc<Stack>],
         wanted: &Wanted,
         built: &[Option<String>],
@@ -459,42 +403,59 @@ impl<E: Engine> Work<'_, E> {
             let mut stack = Stack::clone(stack);
             for (name, service) in &mut stack.services {
                 let source = wanted.sources.get(&(index, name.clone()));
+                let mut key = (service.image.clone(), service.platform.clone());
                 let tag = match source {
                     Some(Source::Build(number)) => built[*number].clone(),
                     Some(Source::Named {
                         build: Some(number),
-                    }) if !self.facts.contains_key(&service.image) => built[*number].clone(),
+                    }) if !self.facts.contains_key(&key) => built[*number].clone(),
                     _ => None,
                 };
                 if let Some(tag) = tag {
-                    service.image = tag;
+                    service.image.clone_from(&tag);
+                    key = (tag, None);
                 }
-                let facts = self.facts.get(&service.image);
+                let facts = self.facts.get(&key);
                 service.image_id = facts
                     .map(|facts| facts.digest.clone())
                     .filter(|id| !id.is_empty());
-                used.insert(service.image.clone());
+                used.insert(key);
             }
             Arc::new(stack)
         });
         let stacks = pinned.collect();
-        self.facts.retain(|image, _| used.contains(image));
+        let mut by_name: IndexMap<String, ImageFacts> = IndexMap::new();
+        for (key, facts) in self.facts {
+            if !used.contains(&key) {
+                continue;
+            }
+            let (mut name, platform) = key;
+            let is_other = |known: &ImageFacts| known.digest != facts.digest;
+            if by_name.get(&name).is_some_and(is_other) {
+                let platform = platform.unwrap_or_else(|| facts.platform.clone());
+                name = format!("{name} ({platform})");
+            }
+            by_name.insert(name, facts);
+        }
         PreparedImages {
             stacks,
-            facts: self.facts,
+            facts: by_name,
+            warnings: self.warnings,
         }
     }
 }
 
-impl BuildWant {
-    /// What it is called in messages.
-    fn words(&self) -> String {
-        if self.build.place.is_empty() {
-            format!("the build of `{}`", self.service)
-        } else {
-            format!("{}: the build of `{}`", self.build.place, self.service)
-        }
-    }
+/// Whether the builder could not even read the steps. **Source**: Docker Engine, its parser.
+pub(super) fn says_that_steps_are_wrong(said: &str) -> bool {
+    let said = said.to_ascii_lowercase();
+    [
+        "dockerfile parse error",
+        "unknown instruction",
+        "the dockerfile (",
+        "failed to parse stage",
+    ]
+    .iter()
+    .any(|words| said.contains(words))
 }
 
 /// Runs what waits for disks on a thread for that.

@@ -1,5 +1,7 @@
 //! What is told while images are pulled and built.
 
+use std::time::Duration;
+
 /// A step towards an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImageProgress<'a> {
@@ -39,6 +41,13 @@ pub enum ImageProgress<'a> {
     },
     /// It is built.
     Built {
+        /// What it is called in messages.
+        image: &'a str,
+        /// How long that took.
+        took: Duration,
+    },
+    /// An earlier run has built it from the very same.
+    BuiltBefore {
         /// What it is called in messages.
         image: &'a str,
     },

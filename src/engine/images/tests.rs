@@ -7,7 +7,10 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use jiff::Timestamp;
 
-use super::{ImagesMissing, Keyring, PrepareError, PreparedImages, prepare_images};
+use super::{
+    ImageProgress, ImagesMissing, Keyring, PrepareError, PreparedImages, check_builds,
+    prepare_images,
+};
 use crate::engine::fake::{FakeCall, FakeEngine, FakeFault};
 use crate::engine::{CliConfig, EngineErrorKind, ImageOrigin};
 use crate::stack::{Build, PullPolicy, Service, Stack};
@@ -313,4 +316,187 @@ async fn with_pull_the_images_a_build_starts_from_are_fetched_anew() {
     let order: Vec<_> = engine.changes();
     assert_eq!(order[0], "pull_image app:1");
     assert!(order[1].starts_with("build_image"), "{order:?}");
+}
+
+fn on(platform: &str, image: &str, pull_policy: Option<PullPolicy>) -> Service {
+    Service {
+        platform: Some(platform.to_owned()),
+        ..named(image, pull_policy)
+    }
+}
+
+#[tokio::test]
+async fn an_image_that_is_held_for_another_platform_is_pulled_for_the_one_asked() {
+    let engine = FakeEngine::new();
+    engine.set_platform("app:1", "linux/amd64");
+    engine.add_pullable("app:1");
+    let same = stack(vec![("app", on("linux/x86_64", "app:1", None))]);
+    prepare(&engine, &[same]).await.unwrap();
+    assert_eq!(calls(&engine, "pull"), [""; 0]);
+
+    let other = stack(vec![("app", on("linux/arm64", "app:1", None))]);
+    let prepared = prepare(&engine, &[other]).await.unwrap();
+    assert_eq!(calls(&engine, "pull"), ["pull_image app:1"]);
+    assert_eq!(prepared.facts["app:1"].platform, "linux/arm64");
+}
+
+#[tokio::test]
+async fn one_name_on_two_platforms_is_two_images() {
+    let engine = FakeEngine::new();
+    engine.add_pullable("db:2");
+    let stacks = [stack(vec![
+        ("a", on("linux/amd64", "db:2", None)),
+        ("b", on("linux/arm64", "db:2", None)),
+    ])];
+    let prepared = prepare(&engine, &stacks).await.unwrap();
+    let launched = |name: &str| {
+        prepared.stacks[0].services[name]
+            .launched_image()
+            .to_owned()
+    };
+    assert_eq!(launched("a"), "sha256:db:2-linux/amd64");
+    assert_eq!(launched("b"), "sha256:db:2-linux/arm64");
+    assert_eq!(
+        prepared.facts.keys().collect::<Vec<_>>(),
+        ["db:2", "db:2 (linux/arm64)"]
+    );
+}
+
+#[tokio::test]
+async fn an_image_that_exists_for_another_platform_alone_is_missing_with_both() {
+    let engine = FakeEngine::new();
+    engine.set_platform("app:1", "linux/amd64");
+    engine.pullable_for("db:2", "linux/amd64");
+    let stacks = [stack(vec![
+        ("a", on("linux/arm64", "app:1", Some(PullPolicy::Never))),
+        ("b", on("linux/arm64", "db:2", None)),
+    ])];
+    let missing = missing(&engine, &stacks).await;
+    insta::assert_snapshot!(missing, @r"
+    2 images cannot be had; nothing was started
+      app:1 (service `a`): the engine holds it for linux/amd64, and linux/arm64 is asked for, and the policy is `never`
+        hint: `docker pull --platform linux/arm64 app:1`, or another `pull_policy`
+      db:2 (service `b`): it was pulled for linux/arm64, and is for linux/amd64
+        hint: leave `platform` out, or name an image that exists for linux/arm64
+    ");
+    assert!(!missing.is_input());
+}
+
+#[tokio::test]
+async fn a_never_that_another_service_overrides_is_said() {
+    let never = || named("app:1", Some(PullPolicy::Never));
+    for (other, is_pulled) in [
+        (named("app:1", Some(PullPolicy::Always)), true),
+        (named("app:1", None), false),
+    ] {
+        let engine = FakeEngine::new();
+        engine.move_tag("app:1", "sha256:new");
+        let stacks = [stack(vec![("a", never()), ("b", other)])];
+        let warnings = prepare(&engine, &stacks).await.unwrap().warnings;
+        let said = "`app:1` was pulled, as `b` asks for, though `a` has `pull_policy: never`: both \
+                    run the same image";
+        assert_eq!(warnings, [said][..usize::from(is_pulled)]);
+    }
+}
+
+#[tokio::test]
+async fn builds_that_cannot_be_read_are_the_users_fault_and_found_without_an_engine() {
+    let steps = folder("FROM scratch\nRUN --mount=type=cache x\n");
+    let no_steps = tempfile::tempdir().unwrap();
+    let with_name = built(Path::new("/nowhere"), Some("app:1"), "1");
+    let stacks = [
+        stack(vec![
+            ("buildkit", built(steps.path(), None, "1")),
+            ("nowhere", built(Path::new("/nowhere"), None, "1")),
+            ("no-steps", built(no_steps.path(), None, "1")),
+            // Held or pulled, it is not built at all.
+            ("named", with_name),
+        ]),
+        stack(vec![("nowhere", built(Path::new("/nowhere"), None, "1"))]),
+    ];
+    let lines = check_builds(&stacks);
+    let folder = no_steps.path().display().to_string();
+    let text = lines.join("\n").replace(&folder, "FOLDER");
+    insta::assert_snapshot!(text, @r"
+    compose.yaml:4:12: the build of `buildkit`: the steps need BuildKit, which is not supported: line 2: `RUN --mount`
+      hint: build it with a tool that can (`docker buildx build --load`), and name it with `image:`
+    compose.yaml:4:12: the build of `nowhere`: the context /nowhere is no folder
+      hint: check `context` and `dockerfile` in the Compose file
+    compose.yaml:4:12: the build of `no-steps`: failed to open file `FOLDER/Dockerfile`: No such file or directory (os error 2)
+      hint: check `context` and `dockerfile` in the Compose file
+    ");
+    let missing = missing(&FakeEngine::new(), &stacks).await;
+    assert!(missing.is_input());
+}
+
+#[tokio::test]
+async fn what_a_builder_says_of_steps_it_cannot_read_is_the_users_fault() {
+    for (said, is_input) in [
+        (
+            "dockerfile parse error line 2: unknown instruction: RUNN",
+            true,
+        ),
+        ("the Dockerfile (Dockerfile) cannot be empty", true),
+        (
+            "The command '/bin/sh -c apt-get update' returned a non-zero code: 100",
+            false,
+        ),
+    ] {
+        assert_eq!(
+            super::prepare::says_that_steps_are_wrong(said),
+            is_input,
+            "{said}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_build_says_how_long_it_took_and_later_that_it_is_used_again() {
+    let folder = folder("FROM scratch\n");
+    let engine = FakeEngine::new();
+    let stacks = [stack(vec![("app", built(folder.path(), None, "1"))])];
+    let keyring = Keyring::new(CliConfig::read(&BTreeMap::new()));
+    for expected in ["built", "built before"] {
+        let told = std::sync::Mutex::new(Vec::new());
+        let tell = |step: ImageProgress<'_>| match step {
+            ImageProgress::Built { .. } => told.lock().unwrap().push("built"),
+            ImageProgress::BuiltBefore { .. } => told.lock().unwrap().push("built before"),
+            _ => {}
+        };
+        prepare_images(&engine, &stacks, &keyring, Timestamp::UNIX_EPOCH, &tell)
+            .await
+            .unwrap();
+        assert_eq!(*told.lock().unwrap(), [expected]);
+    }
+}
+
+#[tokio::test]
+async fn a_build_whose_bases_cannot_be_told_is_given_all_credentials() {
+    // `u:p` and `hub:pw`.
+    let file = r#"{"auths": {"a.example": {"auth": "dTpw"},
+        "https://index.docker.io/v1/": {"auth": "aHViOnB3"}, "empty.example": {}}}"#;
+    let home = tempfile::tempdir().unwrap();
+    fs_err::write(home.path().join("config.json"), file).unwrap();
+    let variables = BTreeMap::from([(
+        "DOCKER_CONFIG".to_owned(),
+        home.path().display().to_string(),
+    )]);
+    for (steps, expected) in [
+        (
+            "FROM $X\n",
+            &["a.example", "https://index.docker.io/v1/"][..],
+        ),
+        ("FROM a.example/base\n", &["a.example"]),
+        ("FROM scratch\n", &[]),
+    ] {
+        let engine = FakeEngine::new();
+        engine.add_image("a.example/base", false);
+        let folder = folder(steps);
+        let stacks = [stack(vec![("app", built(folder.path(), None, "1"))])];
+        let keyring = Keyring::new(CliConfig::read(&variables));
+        prepare_images(&engine, &stacks, &keyring, Timestamp::UNIX_EPOCH, &|_| {})
+            .await
+            .unwrap();
+        assert_eq!(engine.build_credentials(), expected, "{steps}");
+    }
 }

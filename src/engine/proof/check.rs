@@ -76,8 +76,11 @@ pub struct ServiceReading {
     pub environment: Vec<VariableReading>,
     /// Whether the process's own variables could be read.
     pub is_process_read: bool,
-    /// What is not as planned, in words.
+    /// What is not as planned, in words; values of variables stand in it.
     pub wrong: Option<String>,
+    /// The same as data, where it is a limit, a variable or the image.
+    #[serde(skip)]
+    pub not_applied: Option<LimitsNotApplied>,
 }
 
 /// The limits of a service as its stack gives them.
@@ -195,6 +198,9 @@ pub async fn read_proof<E: Engine>(engine: &E, launched: &Launched, stack: &Stac
         let outcome = look(engine, (&name, service, id), is_completed, &mut reading).await;
         if let Err(error) = &outcome {
             reading.wrong = Some(error.to_string());
+            if let ProofError::NotApplied(wrong) = error {
+                reading.not_applied = Some(wrong.clone());
+            }
         }
         (reading, outcome)
     });

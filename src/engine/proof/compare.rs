@@ -50,6 +50,25 @@ pub struct LimitsNotApplied {
     pub source_of: Proof,
 }
 
+impl LimitsNotApplied {
+    /// The same with the values of variables said otherwise, such as by digests; limits stay.
+    #[must_use]
+    pub fn with_values(&self, say: impl Fn(&str) -> String) -> Self {
+        let said = |text: &String| match text.split_once('=') {
+            Some((name, value)) if self.which == ENVIRONMENT => format!("{name}={}", say(value)),
+            _ => text.clone(),
+        };
+        Self {
+            planned: said(&self.planned),
+            found: said(&self.found),
+            ..self.clone()
+        }
+    }
+}
+
+/// What of a container is wrong when a variable is.
+const ENVIRONMENT: &str = "environment";
+
 /// Billionths of a core, as the engine counts them; rounded, since 0.29 has no exact binary form.
 pub fn nano_cpus(cpus: f64) -> i64 {
     (cpus * 1e9).round() as i64
@@ -127,7 +146,7 @@ pub fn compare_environment(
         if has != Some(value.as_str()) {
             return Err(mismatch(
                 name,
-                "environment",
+                ENVIRONMENT,
                 Some(format!("{variable}={value}")),
                 Some(has.map_or_else(
                     || format!("no {variable}"),

@@ -9,7 +9,7 @@ use crate::matrix::sweep::{Host, Prove, TargetUrl};
 use crate::matrix::value_text::ValueText;
 use crate::problem::nearest;
 use crate::reported::{JsonPath, Reported, Series};
-use crate::toml_file::{Entry, Located, Notes, Table, scalar};
+use crate::toml_file::{Entry, Located, Notes, Quoted, Table, scalar};
 
 /// More than any host of the tool has.
 const MAX_CPUS: u64 = 1_024;
@@ -164,10 +164,21 @@ fn equals(
     };
     let quoted = table.quoted(entry, notes)?;
     let text = table.text(entry, notes)?.value;
-    let template = match ValueText::parse(&text) {
+    value_text(&text, &quoted, &format!("`equals` of {name}"), names, notes)
+}
+
+/// A text with `${name}` in it, where every name is an axis or a derived value.
+pub(super) fn value_text(
+    text: &str,
+    quoted: &Quoted,
+    whose: &str,
+    names: &[String],
+    notes: &mut Notes<'_>,
+) -> Option<ValueText> {
+    let template = match ValueText::parse(text) {
         Ok(template) => template,
         Err((at, message)) => {
-            notes.inside(&quoted, at, format!("in `equals` of {name}, {message}"));
+            notes.inside(quoted, at, format!("in {whose}, {message}"));
             return None;
         }
     };
@@ -181,8 +192,8 @@ fn equals(
             Some(near) => format!("did you mean `${{{near}}}`?"),
             None => format!("axes and derived values are {}", names.join(", ")),
         };
-        let place = notes.source().inside(&quoted, at);
-        let message = format!("`${{{unknown}}}` in `equals` of {name} is no axis or derived value");
+        let place = notes.source().inside(quoted, at);
+        let message = format!("`${{{unknown}}}` in {whose} is no axis or derived value");
         notes.push(crate::problem::Problem::new(place, message).with_hint(hint));
     }
     is_known.then_some(template)

@@ -73,7 +73,7 @@ fn sweep(path: &Path, mut file: Table<'_>, notes: &mut Notes<'_>) -> Option<Swee
     let states = state::states(&mut file, &trials, notes);
     let load = load::load(&mut file, notes);
     let phases = load::phases(&mut file, &names, notes);
-    let hooks = state::hooks(&mut file, &phases, notes);
+    let hooks = state::hooks(&mut file, &phases, &names, notes);
     let slo = trials::slo(&mut file, notes);
     let host = host::host(&mut file, notes);
     let proves = host::proves(&mut file, &names, notes);

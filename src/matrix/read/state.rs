@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use toml::de::DeValue;
 
+use super::host::value_text;
 use super::section;
 use super::target_url;
 use crate::matrix::state::{CloneWay, Golden, GoldenFrom, Hook, HookBefore, Seed, State};
 use crate::matrix::sweep::{Phase, Trials};
+use crate::matrix::value_text::ValueText;
 use crate::problem::nearest;
-use crate::toml_file::{Entry, Located, Notes, Table};
+use crate::toml_file::{Entry, Located, Notes, Quoted, Table};
 
 /// Longest time of seeding unless the file says otherwise.
 const SEED_TIMEOUT: Duration = Duration::from_mins(30);
@@ -205,18 +207,28 @@ fn seed(mut table: Table<'_>, notes: &mut Notes<'_>) -> Option<Seed> {
     })
 }
 
-pub(super) fn hooks(file: &mut Table<'_>, phases: &[Phase], notes: &mut Notes<'_>) -> Vec<Hook> {
+pub(super) fn hooks(
+    file: &mut Table<'_>,
+    phases: &[Phase],
+    names: &[String],
+    notes: &mut Notes<'_>,
+) -> Vec<Hook> {
     let Some(entry) = file.get("hook") else {
         return Vec::new();
     };
     let blocks = Table::blocks(&entry, "hook", notes);
     blocks
         .into_iter()
-        .filter_map(|table| hook(table, phases, notes))
+        .filter_map(|table| hook(table, phases, names, notes))
         .collect()
 }
 
-fn hook(mut table: Table<'_>, phases: &[Phase], notes: &mut Notes<'_>) -> Option<Hook> {
+fn hook(
+    mut table: Table<'_>,
+    phases: &[Phase],
+    names: &[String],
+    notes: &mut Notes<'_>,
+) -> Option<Hook> {
     let location = notes.at(table.at());
     let before = table
         .need("before", "before = \"window\"")
@@ -228,11 +240,11 @@ fn hook(mut table: Table<'_>, phases: &[Phase], notes: &mut Notes<'_>) -> Option
             if phases.iter().any(|phase| phase.name == text) {
                 return Some(HookBefore::Phase(text));
             }
-            let names = || phases.iter().map(|phase| phase.name.as_str());
-            let hint = nearest(&text, names().chain(["window"])).map_or_else(
+            let of_phases = || phases.iter().map(|phase| phase.name.as_str());
+            let hint = nearest(&text, of_phases().chain(["window"])).map_or_else(
                 || {
-                    let names: Vec<&str> = names().collect();
-                    format!("the phases are {}", names.join(", "))
+                    let phases: Vec<&str> = of_phases().collect();
+                    format!("the phases are {}", phases.join(", "))
                 },
                 |near| format!("did you mean `{near}`?"),
             );
@@ -250,7 +262,7 @@ fn hook(mut table: Table<'_>, phases: &[Phase], notes: &mut Notes<'_>) -> Option
         .and_then(|entry| table.text(&entry, notes));
     let exec = table
         .need("exec", "exec = [\"psql\", \"-c\", \"CHECKPOINT\"]")
-        .and_then(|entry| words(&table, &entry, notes));
+        .and_then(|entry| words(&table, &entry, names, notes));
     let timeout = match table.get("timeout") {
         Some(entry) => table.some_time(&entry, notes),
         None => Some(HOOK_TIMEOUT),
@@ -266,7 +278,12 @@ fn hook(mut table: Table<'_>, phases: &[Phase], notes: &mut Notes<'_>) -> Option
 }
 
 /// A command: arguments may be alike, and empty but for the first.
-fn words(table: &Table<'_>, entry: &Entry<'_>, notes: &mut Notes<'_>) -> Option<Vec<String>> {
+fn words(
+    table: &Table<'_>,
+    entry: &Entry<'_>,
+    names: &[String],
+    notes: &mut Notes<'_>,
+) -> Option<Vec<ValueText>> {
     let items = match entry.value.get_ref() {
         DeValue::Array(items) if !items.is_empty() => items,
         _ => {
@@ -281,15 +298,13 @@ fn words(table: &Table<'_>, entry: &Entry<'_>, notes: &mut Notes<'_>) -> Option<
     let mut words = Vec::new();
     for item in items {
         match item.get_ref() {
-            DeValue::String(word) if word.contains("${") => {
-                notes.add(
-                    item.span().start,
-                    "a template in `exec` of [[hook]] is not yet supported",
-                );
-                return None;
-            }
             DeValue::String(word) if !word.is_empty() || !words.is_empty() => {
-                words.push(word.as_ref().to_owned());
+                let quoted = Quoted {
+                    text: word.as_ref().to_owned(),
+                    at: item.span().start,
+                };
+                let whose = format!("`exec` of {}", table.name());
+                words.push(value_text(word, &quoted, &whose, names, notes));
             }
             _ => {
                 table.wrong(
@@ -301,5 +316,6 @@ fn words(table: &Table<'_>, entry: &Entry<'_>, notes: &mut Notes<'_>) -> Option<
             }
         }
     }
-    Some(words)
+    // Every word is looked at, so that all that is wrong with them is said at once.
+    words.into_iter().collect()
 }

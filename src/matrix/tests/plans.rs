@@ -1,5 +1,7 @@
 //! Order, selection, size and JSON of plans.
 
+use std::time::Duration;
+
 use super::*;
 
 #[test]
@@ -79,6 +81,32 @@ fn a_selection_keeps_loads_and_order_of_the_rest() {
         assert_eq!(plan.phases(cell), whole.phases(same));
     }
     assert_eq!(plan.estimate.duration.as_secs(), 36 * 123);
+}
+
+#[test]
+fn what_clones_take_is_part_of_the_estimate_once() {
+    let golden = "[trials]\nrepeats = 2\nstate = 'golden'\n[golden]\nvolumes = ['d']";
+    let mut plan = planned("cpus = [1, 2]", golden, &["cpus"]);
+    let before = plan.estimate;
+    let cost = |seconds| ClonesCost {
+        golden_bytes: 300,
+        bytes: 1_200,
+        duration: Some(Duration::from_secs(seconds)),
+        is_prepared: true,
+    };
+    plan.count_clones(cost(7));
+    plan.count_clones(cost(8));
+    assert_eq!(plan.estimate.bytes, before.bytes + 1_200);
+    assert_eq!(
+        plan.estimate.duration,
+        before.duration + Duration::from_secs(8)
+    );
+    assert_eq!(plan.without_clones(), before);
+    let mut written = Vec::new();
+    plan.write_json(&mut written, &()).unwrap();
+    let written: serde_json::Value = serde_json::from_slice(&written).unwrap();
+    insta::assert_snapshot!(written["state"], @r#"{"kind":"golden","from":"prepare","volumes":["d"],"clone":"auto","clones":4,"golden_bytes":300,"cloned_bytes":1200,"clone_seconds":8.0,"prepared":true}"#);
+    assert_eq!(written["estimate"]["bytes"], plan.estimate.bytes);
 }
 
 #[test]

@@ -10,6 +10,7 @@ fn tree(text: &str) -> Arc<Node> {
     let source = Arc::new(Source {
         path: "c.yaml".into(),
         folder: "/".into(),
+        is_inline: false,
     });
     yaml::parse(&source, text).unwrap().remove(0)
 }
@@ -202,6 +203,47 @@ fn services_merge_as_compose_merges_them() {
             "{extra_hosts: [b:2]}",
             "{extra_hosts:[a:1 b:2]}",
         ),
+        (
+            "{extra_hosts: ['a:1', 'b=2']}",
+            "{extra_hosts: {a: 3, c: 4}}",
+            "{extra_hosts:{a:3 b:[2] c:4}}",
+        ),
+        (
+            "{extra_hosts: {a: 1, b: 2}}",
+            "{extra_hosts: ['a:3', 'c=::4', 'c:5']}",
+            "{extra_hosts:{a:[3] b:2 c:[::4 5]}}",
+        ),
+        (
+            "{extra_hosts: ['a:1']}",
+            "{extra_hosts: ['a=1', 'a:2']}",
+            "{extra_hosts:[a=1 a:2]}",
+        ),
+        (
+            "{build: {extra_hosts: ['a:1']}}",
+            "{build: {extra_hosts: {b: 2}}}",
+            "{build:{extra_hosts:{a:[1] b:2}}}",
+        ),
+        (
+            "{build: {args: [A=1]}}",
+            "{build: {args: {B: 2}}}",
+            "{build:{args:{A:1 B:2}}}",
+        ),
+        (
+            "{annotations: {a: 1}}",
+            "{annotations: [b=2]}",
+            "{annotations:{a:1 b:2}}",
+        ),
+        (
+            "{storage_opt: [size=1]}",
+            "{storage_opt: {b: 2}}",
+            "{storage_opt:{size:1 b:2}}",
+        ),
+        // What the reader refuses is kept for it to see.
+        (
+            "{environment: [{A: 1}]}",
+            "{environment: {B: 2}}",
+            "{environment:[{A:1}]}",
+        ),
         ("{image: a, cpus: 1}", "{cpus: !reset null}", "{image:a}"),
         ("{ports: ['1:1']}", "{ports: !reset []}", "{}"),
         (
@@ -266,4 +308,10 @@ fn elements_merge_deep() {
         show(&node),
         "{driver:bridge driver_opts:{a:1 b:2} internal:true}"
     );
+    let node = merge_element(
+        &tree("{labels: [a=1]}"),
+        &tree("{labels: {b: 2}}"),
+        &mut notes,
+    );
+    assert_eq!(show(&node), "{labels:{a:1 b:2}}");
 }

@@ -29,6 +29,7 @@ pub(super) struct Case {
     compose: Vec<PathBuf>,
     cell: IndexMap<String, String>,
     environment: BTreeMap<String, String>,
+    settings: IndexMap<String, String>,
     roots: Vec<String>,
     profiles: Vec<String>,
     shared: Vec<String>,
@@ -42,6 +43,7 @@ impl Case {
             compose: Vec::new(),
             cell: IndexMap::new(),
             environment: BTreeMap::new(),
+            settings: IndexMap::new(),
             roots: Vec::new(),
             profiles: Vec::new(),
             shared: Vec::new(),
@@ -77,6 +79,12 @@ impl Case {
         self
     }
 
+    /// A value that all cells have, as `--set` gives it.
+    pub(super) fn setting(mut self, name: &str, value: &str) -> Self {
+        self.settings.insert(name.into(), value.into());
+        self.cell(name, value)
+    }
+
     pub(super) fn roots(mut self, roots: &[&str]) -> Self {
         self.roots = roots.iter().map(ToString::to_string).collect();
         self
@@ -104,7 +112,7 @@ impl Case {
     }
 
     pub(super) fn files(&self) -> ComposeFiles {
-        ComposeFiles::read_in(&self.compose, &self.environment)
+        ComposeFiles::read_in(&self.compose, &self.environment, &self.settings)
             .unwrap_or_else(|problems| panic!("{problems}"))
     }
 
@@ -133,7 +141,7 @@ impl Case {
 
     /// The problems of reading or resolving, with the folder taken out.
     pub(super) fn problems(&self) -> Vec<String> {
-        let outcome = ComposeFiles::read_in(&self.compose, &self.environment)
+        let outcome = ComposeFiles::read_in(&self.compose, &self.environment, &self.settings)
             .and_then(|files| self.resolve_files(&files));
         let problems = outcome.expect_err("a problem").0;
         let folder = format!("{}/", self.folder.path().display());

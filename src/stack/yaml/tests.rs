@@ -10,6 +10,7 @@ fn read(text: &str) -> Result<Vec<Arc<Node>>, Vec<String>> {
     let source = Arc::new(Source {
         path: "c.yaml".into(),
         folder: "/".into(),
+        is_inline: false,
     });
     parse(&source, text).map_err(|problems| problems.iter().map(ToString::to_string).collect())
 }

@@ -9,6 +9,7 @@ use super::bench::{Bench, verdicts};
 use crate::engine::fake::{Behaviour, FakeCall, FakeEngine, FakeExit};
 use crate::engine::{CloneWay, Engine};
 use crate::event::EventKind;
+use crate::secret::Secrets;
 use crate::stack::{Mount, MountSource, Service, Stack, Volume};
 use crate::sweep::*;
 use crate::tree::{CloneMode, TreeAnswer, TreeReport};
@@ -227,6 +228,46 @@ async fn a_clone_that_is_not_like_its_golden_fails_the_trial() {
         detail.contains("`data` has the fingerprint bbbbbbbbbbbb, the golden aaaaaaaaaaaa"),
         "{detail}"
     );
+}
+
+#[tokio::test]
+async fn the_key_of_a_golden_stays_on_the_engine() {
+    for fails in [false, true] {
+        let mut bench = golden_bench(1, None).await;
+        bench.secrets = Secrets::new([7; 16]);
+        if fails {
+            let behaviour = Behaviour {
+                log: "no answer".to_owned(),
+                ..answers("a")
+            };
+            bench.engine.behave(HELPER, behaviour);
+        }
+        let came = bench.run_on(|_, _| {}).await;
+        let labels: Vec<String> = bench
+            .engine
+            .changes()
+            .iter()
+            .filter_map(|call| call.split_once("nightsweep-golden-"))
+            .map(|(_, key)| key[..16].to_owned())
+            .collect();
+        assert!(!labels.is_empty());
+        let mut told = format!("{:?} {:?}", came.events, came.rows);
+        told.push_str(
+            &serde_json::to_string(
+                &came
+                    .events
+                    .iter()
+                    .map(|event| &event.kind)
+                    .collect::<Vec<_>>(),
+            )
+            .unwrap(),
+        );
+        for key in labels {
+            assert!(!told.contains(&key), "{key} in {told}");
+            let is_told = told.contains(&bench.secrets.digest(&key));
+            assert!(is_told || fails, "{told}");
+        }
+    }
 }
 
 /// Why nothing was run: every trial has a row that says so, and nothing is left.

@@ -44,14 +44,19 @@ fn every_distinct_build_is_done_before_the_first_trial_and_recorded() {
     for cell in manifest["cells"].as_array().unwrap() {
         let app = &cell["stack"]["services"]["app"];
         let image = app["image"].as_str().unwrap();
-        assert!(image.starts_with("nightsweep/build:"), "{image}");
+        assert!(image.starts_with("build of app (sha256:"), "{image}");
         let facts = &manifest["images"][image];
         assert_eq!(facts["origin"], "built");
         assert_eq!(facts["digest"], app["image_id"]);
         let label = "{{index .Config.Labels \"level\"}}";
-        levels.push(docker(&["image", "inspect", "--format", label, image]));
+        let id = app["image_id"].as_str().unwrap();
+        levels.push(docker(&["image", "inspect", "--format", label, id]));
     }
     assert_eq!(levels, ["2", "3"]);
+    assert!(
+        !text.contains("nightsweep/build:"),
+        "keys stay on the engine"
+    );
     assert_eq!(testbed.rows().len(), 2);
     assert_nothing_left();
 }

@@ -145,7 +145,7 @@ fn every_trial_begins_with_the_same_200_mb_and_sees_no_write_of_another() {
         "{plan}"
     );
     assert!(
-        plan.contains(&format!("{n} clones; their size and time are known when")),
+        plan.contains("plus preparing once; unknown until then"),
         "{plan}"
     );
 
@@ -213,6 +213,9 @@ fn used_again_kept_and_removed(testbed: &Testbed, first: &serde_json::Value) {
     let plan = testbed.run(&["plan", "--json"]).exits(0).stdout;
     let plan: serde_json::Value = serde_json::from_str(&plan).unwrap();
     assert_eq!(plan["state"]["cloned_bytes"], first["bytes"]);
+    assert_eq!(plan["state"]["prepared"], true);
+    assert!(plan["state"]["clone_seconds"].as_f64().unwrap() > 0.0);
+    assert!(plan["estimate"]["bytes"].as_u64() > first["bytes"].as_u64());
 
     let running = testbed.start(&["run", "--json"]);
     testbed.container_of("app");
@@ -222,7 +225,7 @@ fn used_again_kept_and_removed(testbed: &Testbed, first: &serde_json::Value) {
     assert_nothing_left();
     let again = event(&ended, "state_ready");
     assert_eq!(again["reused"], true);
-    for key in ["key", "fingerprint", "bytes"] {
+    for key in ["fingerprint", "bytes", "made_at"] {
         assert_eq!(again[key], first[key]);
     }
     let row = testbed.rows().remove(0);
@@ -401,8 +404,8 @@ fn a_volume_and_a_folder_are_only_read() {
     forget_results(&testbed);
     let second = event(&testbed.run(&["run", "--json"]).exits(0), "state_ready");
     assert_eq!(
-        (&second["reused"], &second["key"]),
-        (&true.into(), &first["key"])
+        (&second["reused"], &second["made_at"]),
+        (&true.into(), &first["made_at"])
     );
 
     let folder = testbed.sandbox.path().join("copy");

@@ -82,7 +82,8 @@ pub(super) fn read(text: &str, given: &IndexMap<String, String>) -> Dockerfile {
 impl Dockerfile {
     fn add(&mut self, name: &str, known: &IndexMap<String, String>, stages: &[String]) {
         match expand(unquoted(name), known) {
-            Some(name) if name.is_empty() || name == "scratch" => {}
+            Some(name) if name == "scratch" => {}
+            Some(name) if name.is_empty() => self.has_unknown_base = true,
             Some(name) if stages.contains(&name.to_ascii_lowercase()) => {}
             Some(name) => {
                 self.bases.insert(name);

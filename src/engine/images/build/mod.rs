@@ -49,7 +49,8 @@ pub(super) struct BuildPlan {
     pub(super) dockerfile: String,
     /// Images it starts from.
     pub(super) bases: IndexSet<String>,
-    has_unknown_base: bool,
+    /// Whether it starts from something whose name cannot be told.
+    pub(super) has_unknown_base: bool,
 }
 
 /// A build that cannot be done.
@@ -207,6 +208,23 @@ pub(super) fn tag(key: &str) -> String {
     format!("{REPOSITORY}:{key}")
 }
 
+/// The key in the name of an image that is built here; `None` for all other images.
+pub fn build_key_of(image: &str) -> Option<&str> {
+    image.strip_prefix(REPOSITORY)?.strip_prefix(':')
+}
+
+/// A text with the keys of builds taken out: the builder says what it tagged.
+pub fn without_build_keys(text: &str) -> String {
+    let before_key = format!("{REPOSITORY}:");
+    let mut parts = text.split(&before_key);
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        out.push_str(REPOSITORY);
+        out.push_str(part.trim_start_matches(|c: char| c.is_ascii_hexdigit()));
+    }
+    out
+}
+
 fn short_hex(digest: &[u8]) -> String {
     hex(&digest[..digest.len().min(8)])
 }
@@ -240,6 +258,21 @@ mod tests {
             context: folder.display().to_string(),
             ..Build::default()
         }
+    }
+
+    #[test]
+    fn keys_are_read_from_names_and_taken_out_of_texts() {
+        let name = tag("0123456789abcdef");
+        assert_eq!(build_key_of(&name), Some("0123456789abcdef"));
+        assert_eq!(build_key_of("postgres:17"), None);
+        assert_eq!(
+            without_build_keys(&format!("Successfully tagged {name}, {name}\n")),
+            "Successfully tagged nightsweep/build, nightsweep/build\n"
+        );
+        assert_eq!(
+            without_build_keys("no key: postgres:17"),
+            "no key: postgres:17"
+        );
     }
 
     fn key(build: &Build) -> String {

@@ -1,7 +1,7 @@
 //! `[trials] state`, `[golden]`, `[seed]` and `[[hook]]`.
 
 use super::*;
-use crate::matrix::{CloneWay, GoldenFrom, HookBefore};
+use crate::matrix::{CloneWay, GoldenFrom, HookBefore, ValueText};
 
 const GOLDEN: &str = "[trials]\nstate = 'golden'\n";
 
@@ -14,7 +14,7 @@ fn every_key_is_read() {
     let sweep = good(&format!(
         "{LEAST}{GOLDEN}[golden]\nfrom = 'prepare'\nvolumes = ['pgdata', 'files']\nclone = 'overlay'\n\
          [seed]\nservice = 'seed'\nworkload = 'seed.toml'\ntarget = 'http://app:9090'\nusers = 4\njourneys = 1000\ntimeout = '1h'\n\
-         [[hook]]\nbefore = 'window'\nservice = 'db'\nexec = ['psql', '-c', '', '-c', 'CHECKPOINT']\ntimeout = '9s'\n\
+         [[hook]]\nbefore = 'window'\nservice = 'db'\nexec = ['psql', '-c', '', '-c', 'SET a = ${{cpus}} $$1']\ntimeout = '9s'\n\
          [[hook]]\nbefore = 'stress'\nservice = 'db'\nexec = ['true']\n"
     ));
     assert_eq!(sweep.trials.state, State::Golden);
@@ -27,7 +27,8 @@ fn every_key_is_read() {
     assert_eq!(seed.timeout, Duration::from_hours(1));
     assert_eq!(seed.target.unwrap().value.port, 9_090);
     assert_eq!(sweep.hooks[0].before, HookBefore::Windows);
-    assert_eq!(sweep.hooks[0].exec, ["psql", "-c", "", "-c", "CHECKPOINT"]);
+    let words = sweep.hooks[0].exec.iter().map(ValueText::as_str);
+    assert!(words.eq(["psql", "-c", "", "-c", "SET a = ${cpus} $$1"]));
     assert_eq!(sweep.hooks[0].timeout, Duration::from_secs(9));
     assert_eq!(
         sweep.hooks[1].before,
@@ -86,7 +87,7 @@ fn sections_that_do_not_go_together_are_named() {
 fn wrong_values_are_all_named_at_once() {
     insta::assert_snapshot!(with_golden(
         "[golden]\nfrom = 'volume:'\nvolumes = []\nclone = 'hardlink'\n[seed]\nusers = 0\njourneys = 1.5\n\
-         [[hook]]\nbefore = 'windw'\nservice = 'db'\nexec = 'psql'\n[[hook]]\nexec = ['a ${cpus}']\n"
+         [[hook]]\nbefore = 'windw'\nservice = 'db'\nexec = 'psql'\n[[hook]]\nexec = ['a ${cpu}', '$HOME', '${cpus}']\n"
     ), @r#"
     m.toml:21:8: `from` in [golden] cannot be `volume:` (allowed: "prepare", "volume:NAME", "dir:PATH")
     m.toml:22:11: `volumes` in [golden] names no volume
@@ -104,6 +105,8 @@ fn wrong_values_are_all_named_at_once() {
       hint: add a line such as: before = "window"
     m.toml:31:1: [[hook]] number 2 has no `service`
       hint: add a line such as: service = "db"
-    m.toml:32:9: a template in `exec` of [[hook]] is not yet supported
+    m.toml:32:12: `${cpu}` in `exec` of [[hook]] number 2 is no axis or derived value
+      hint: did you mean `${cpus}`?
+    m.toml:32:22: in `exec` of [[hook]] number 2, a `$` stands alone (`$$` is a dollar)
     "#);
 }

@@ -127,7 +127,6 @@ fn limits_of_both_places_agree_or_are_refused() {
 #[test]
 fn limits_that_no_engine_takes_are_refused() {
     for (line, what) in [
-        ("cpus: 0", "`0` is less than 0.01 cores"),
         ("cpus: -1", "`-1` is less than 0.01 cores"),
         ("cpus: .inf", "`.inf` is not a number"),
         ("cpus: two", "`two` is not a number"),
@@ -139,15 +138,15 @@ fn limits_that_no_engine_takes_are_refused() {
         ),
         ("cpus: [1]", "must be a number, not a list"),
         (
-            "mem_limit: 0",
-            "0 bytes are less than the 6 MiB an engine needs",
+            "mem_limit: 1",
+            "1 bytes are less than the 6 MiB an engine needs",
         ),
         ("mem_limit: -5m", "`-5m` is not a size"),
         (
             "mem_limit: 512",
             "512 bytes are less than the 6 MiB an engine needs",
         ),
-        ("pids_limit: 0", "`0` is not a count"),
+        ("pids_limit: -2", "`-2` is not a count"),
         ("cpuset: a-b", "`a-b` is not a list of CPUs"),
         ("cpuset: 3-1", "`3-1` is not a list of CPUs"),
         ("scale: -1", "`-1` is out of range (allowed: 0 to 1000)"),
@@ -401,4 +400,77 @@ proptest! {
             let _ = case.resolve_files(&files);
         }
     }
+}
+
+#[test]
+fn a_limit_of_0_is_none_and_said() {
+    let said = "0 sets no limit: the service may use all that the host has (remove the key if that \
+                is meant)";
+    for (lines, keys) in [
+        ("cpus: 0", "services.app.cpus"),
+        ("mem_limit: 0", "services.app.mem_limit"),
+        ("mem_limit: 0b", "services.app.mem_limit"),
+        ("pids_limit: 0", "services.app.pids_limit"),
+        (
+            "deploy: {resources: {limits: {cpus: '0', memory: 0m, pids: 0}}}",
+            "services.app.deploy.resources.limits.cpus, services.app.deploy.resources.limits.memory, \
+             services.app.deploy.resources.limits.pids",
+        ),
+    ] {
+        let stack = Case::app(&format!("image: a\n{lines}")).stack();
+        let service = &stack.services["app"];
+        let limits = (service.cpus, service.mem_limit, service.pids_limit);
+        assert_eq!(limits, (None, None, None), "{lines}");
+        assert_eq!(stack.warnings, [format!("{keys}: {said}")], "{lines}");
+    }
+}
+
+#[test]
+fn hosts_of_a_list_and_of_a_map_meet() {
+    for (earlier, later, expected) in [
+        (
+            "['a:1.2.3.4', 'b=::1']",
+            "{c: 5.6.7.8}",
+            ["a:1.2.3.4", "b:::1", "c:5.6.7.8"],
+        ),
+        (
+            "{a: 1.2.3.4, b: '::1'}",
+            "['c:5.6.7.8']",
+            ["a:1.2.3.4", "b:::1", "c:5.6.7.8"],
+        ),
+        (
+            "['a:1.1.1.1', 'b:[::1]']",
+            "{a: [1.2.3.4, '::2']}",
+            ["a:1.2.3.4", "a:::2", "b:::1"],
+        ),
+    ] {
+        for build in [false, true] {
+            let text = |hosts: &str| {
+                if build {
+                    format!("image: a\nbuild: {{context: ., extra_hosts: {hosts}}}")
+                } else {
+                    format!("image: a\nextra_hosts: {hosts}")
+                }
+            };
+            let second = format!("services:\n  app:\n{}", indented(&text(later)));
+            let service = Case::app(&text(earlier))
+                .compose("b.yaml", &second)
+                .service();
+            let hosts = match service.build {
+                Some(build) => build.extra_hosts,
+                None => service.extra_hosts,
+            };
+            assert_eq!(hosts, expected, "{earlier} + {later}");
+        }
+    }
+    let problems = Case::app("image: a\nextra_hosts: [a]")
+        .compose("b.yaml", "services:\n  app: {extra_hosts: {b: '1', c: }}\n")
+        .problems();
+    assert_eq!(
+        problems,
+        [
+            "compose.yaml:4:19: services.app.extra_hosts.a[0]: `a:` is not name:address",
+            "b.yaml:2:31: services.app.extra_hosts.c: `c:` is not name:address",
+        ]
+    );
 }

@@ -628,6 +628,14 @@ fn paths_of_extended_files_take_variables_and_their_own_folder() {
 }
 
 #[test]
+fn a_setting_may_name_a_file_since_all_cells_have_it() {
+    let case = Case::new("include: ['${lib}.yaml']\nservices:\n  app: {image: a}\n")
+        .file("base.yaml", "services:\n  db: {image: b}\n")
+        .setting("lib", "base");
+    assert_eq!(case.stack().services.len(), 2);
+}
+
+#[test]
 fn what_differs_from_cell_to_cell_cannot_name_a_file() {
     let case = Case::new("include: ['${tag:-sub}.yaml']\nservices:\n  app: {image: a}\n")
         .file("sub.yaml", "services: {}\n");

@@ -237,8 +237,131 @@ fn an_inline_override_is_merged_last_and_clears_the_twin_of_its_limit() {
     assert_eq!(service.mem_limit, Some(1 << 30));
     assert_eq!(
         stack.warnings,
-        ["services.app.deploy.resources.limits.pids: replaced by the limit that the override sets"]
+        ["services.app.deploy.resources.limits.pids: replaced by what the override sets"]
     );
+}
+
+/// `deploy` with one value at a path below it.
+fn below_deploy(path: &[&str], value: Scalar) -> (&'static str, PlacedValue) {
+    let node = |value| PlacedNode {
+        location: at(9),
+        value,
+    };
+    let value = path
+        .iter()
+        .rev()
+        .fold(PlacedValue::Scalar(value), |value, key| {
+            PlacedValue::Map(vec![((*key).to_owned(), at(9), node(value))])
+        });
+    ("deploy", value)
+}
+
+#[test]
+fn every_form_of_a_setting_gives_way_to_what_an_inline_override_says() {
+    type Value = fn(&Service) -> Option<i64>;
+
+    let integer = |n: i64| PlacedValue::Scalar(Scalar::Integer(n));
+    let limits = |key, n| below_deploy(&["resources", "limits", key], Scalar::Integer(n));
+    let reserved = below_deploy(
+        &["resources", "reservations", "memory"],
+        Scalar::Integer(9 << 20),
+    );
+    let cpus: Value = |service| service.cpus.map(|cpus| cpus as i64);
+    let quota: Value = |service| service.cpu_quota;
+    let memory: Value = |service| service.mem_reservation.and_then(|n| n.try_into().ok());
+    let replicas: Value = |service| service.replicas.map(i64::from);
+    let deploy = |lines: &str| format!("deploy: {lines}");
+    for (lines, pair, value, expected) in [
+        (
+            "cpu_quota: 50000\ncpu_period: 100000".to_owned(),
+            ("cpus", integer(2)),
+            cpus,
+            2,
+        ),
+        ("cpu_quota: 50000".to_owned(), limits("cpus", 3), cpus, 3),
+        (
+            "cpus: 2".to_owned(),
+            ("cpu_quota", integer(70_000)),
+            quota,
+            70_000,
+        ),
+        (
+            deploy("{resources: {limits: {cpus: 2}}}"),
+            ("cpu_quota", integer(70_000)),
+            quota,
+            70_000,
+        ),
+        ("cpus: 1".to_owned(), limits("cpus", 3), cpus, 3),
+        (
+            deploy("{resources: {reservations: {memory: 7m}}}"),
+            ("mem_reservation", integer(8 << 20)),
+            memory,
+            8 << 20,
+        ),
+        ("mem_reservation: 7m".to_owned(), reserved, memory, 9 << 20),
+        (
+            "scale: 2".to_owned(),
+            below_deploy(&["replicas"], Scalar::Integer(4)),
+            replicas,
+            4,
+        ),
+        (deploy("{replicas: 2}"), ("scale", integer(3)), replicas, 3),
+    ] {
+        let case = Case::app(&format!("image: a\n{lines}"));
+        let files = case.files().with_override(&inline("app", &[pair])).unwrap();
+        let stack = case.resolve_files(&files);
+        let stack = stack
+            .unwrap_or_else(|problems| panic!("{lines}: {problems}"))
+            .stack;
+        assert_eq!(value(&stack.services["app"]), Some(expected), "{lines}");
+        assert!(
+            stack.warnings[0].contains("replaced by what the override sets"),
+            "{lines}"
+        );
+    }
+}
+
+#[test]
+fn a_part_of_the_same_form_stays_beside_an_inline_override() {
+    let case = Case::app("image: a\ncpu_quota: 50000\ncpu_period: 100000");
+    let period = PlacedValue::Scalar(Scalar::Integer(200_000));
+    let files = case
+        .files()
+        .with_override(&inline("app", &[("cpu_period", period)]));
+    let stack = case.resolve_files(&files.unwrap()).unwrap().stack;
+    let service = &stack.services["app"];
+    assert_eq!(
+        (service.cpu_quota, service.cpu_period),
+        (Some(50_000), Some(200_000))
+    );
+    assert!(stack.warnings.is_empty(), "{:?}", stack.warnings);
+}
+
+#[test]
+fn no_hint_tells_a_matrix_to_write_a_tag() {
+    let two = [
+        ("cpus", PlacedValue::Scalar(Scalar::Integer(2))),
+        ("cpu_quota", PlacedValue::Scalar(Scalar::Integer(50_000))),
+    ];
+    let other_form = [("cpus", PlacedValue::Map(Vec::new()))];
+    let case = Case::app("image: a\ncpus: 1");
+    for (pairs, said) in [
+        (
+            &two[..],
+            "matrix.toml:3:1: services.app.cpu_quota: cannot stand beside `cpus`: the engine takes \
+             one form of the limit\n  hint: keep one of them",
+        ),
+        (
+            &other_form,
+            "matrix.toml:2:1: cpus: a map cannot be merged with a single value at compose.yaml:4:11\n  \
+             hint: write both in the same form",
+        ),
+    ] {
+        let files = case.files().with_override(&inline("app", pairs)).unwrap();
+        let problems = case.resolve_files(&files).unwrap_err();
+        let folder = format!("{}/", case.path().display());
+        assert_eq!(problems.0[0].to_string().replace(&folder, ""), said);
+    }
 }
 
 #[test]
