@@ -30,22 +30,13 @@ pub(super) async fn up(
     environment: &Environment,
     printer: Printer,
 ) -> Result<Outcome, AppError> {
-    let mut inputs = Inputs::read(&arguments.matrix, None, environment)?;
-    let cell = inputs
-        .plan
-        .cell_index(&arguments.cell)
-        .ok_or_else(|| unknown_cell(&inputs.plan, &arguments.cell))?;
-    inputs.plan.keep_cell(cell);
+    let mut inputs = one_cell(arguments, environment)?;
     let stacks = inputs.resolve_all()?;
     refuse_unsupported(&stacks)?;
     let engine = Arc::new(DockerEngine::find(environment.variables()).await?);
     let facts = engine.describe().await?;
     refuse_unreachable(&inputs, &facts)?;
-    let id = format!(
-        "{UP_PREFIX}{:04x}{:04x}",
-        environment.now().as_second() & 0xffff,
-        environment.random_id()
-    );
+    let id = run_id(environment);
     let mut isolated = isolate(&inputs, &stacks, &facts, arguments.cpu_mode)?;
     let choices = Choices::default();
     let mut plan = sweep_plan(&mut inputs, &isolated, id.clone(), facts.cpus, choices).await?;
@@ -115,6 +106,25 @@ pub(super) async fn up(
     }
     release(lease, printer).await;
     Ok(Outcome::Done)
+}
+
+fn run_id(environment: &Environment) -> String {
+    format!(
+        "{UP_PREFIX}{:04x}{:04x}",
+        environment.now().as_second() & 0xffff,
+        environment.random_id()
+    )
+}
+
+/// The sweep with no cell but the one that was asked for.
+fn one_cell(arguments: &UpArgs, environment: &Environment) -> Result<Inputs, AppError> {
+    let mut inputs = Inputs::read(&arguments.matrix, None, environment)?;
+    let cell = inputs
+        .plan
+        .cell_index(&arguments.cell)
+        .ok_or_else(|| unknown_cell(&inputs.plan, &arguments.cell))?;
+    inputs.plan.keep_cell(cell);
+    Ok(inputs)
 }
 
 /// Launches, and waits for a target outside the stack, too.

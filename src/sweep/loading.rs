@@ -25,7 +25,7 @@ use crate::engine::{
 };
 use crate::event::EventKind;
 use crate::load::{LoadModel, LoadPlan, LoadSignal, RunningLoad, Target};
-use crate::measure::{Judgement, Pacing, judge};
+use crate::measure::{Judgement, Pacing, WindowSummary, judge};
 use crate::problem::chain;
 
 /// Beyond its nominal length and its drains, a load that goes on this long hangs.
@@ -343,32 +343,36 @@ impl<E: Engine> Trial<'_, '_, E> {
                 }
             }
             LoadSignal::PhaseSummed { phase, summary } => {
-                if let Some(closed) = self.closed.take_if(|closed| closed.phase == phase) {
-                    let (left, right) = (closed.left, closed.right);
-                    (self.emit)(EventKind::WindowMeasured {
-                        trial: self.name.clone(),
-                        window: self.job.phases[phase].plan.name.clone(),
-                        throughput_rps: summary.total.throughput_rps,
-                        p99_ms: summary.total.latency_ms.p99,
-                        errors: summary.total.counts.errors.total(),
-                    });
-                    self.windows.push(WindowOutcome {
-                        phase: closed.phase,
-                        unhealthy: closed.unhealthy,
-                        counters: differences(&left.readings, &right.readings),
-                        host_busy_cores: host_busy_cores(&left, &right),
-                        is_environment_changed: left.is_environment_changed
-                            || right.is_environment_changed,
-                        proof: if left.proof.min(right.proof) == Proof::Kernel {
-                            "kernel"
-                        } else {
-                            "inspect"
-                        },
-                        summary: *summary,
-                    });
-                }
+                self.take_figures(phase, *summary);
                 None
             }
+        }
+    }
+
+    /// Keeps the figures of a phase, where it was a window that was held to its end.
+    fn take_figures(&mut self, phase: usize, summary: WindowSummary) {
+        if let Some(closed) = self.closed.take_if(|closed| closed.phase == phase) {
+            let (left, right) = (closed.left, closed.right);
+            (self.emit)(EventKind::WindowMeasured {
+                trial: self.name.clone(),
+                window: self.job.phases[phase].plan.name.clone(),
+                throughput_rps: summary.total.throughput_rps,
+                p99_ms: summary.total.latency_ms.p99,
+                errors: summary.total.counts.errors.total(),
+            });
+            self.windows.push(WindowOutcome {
+                phase: closed.phase,
+                unhealthy: closed.unhealthy,
+                counters: differences(&left.readings, &right.readings),
+                host_busy_cores: host_busy_cores(&left, &right),
+                is_environment_changed: left.is_environment_changed || right.is_environment_changed,
+                proof: if left.proof.min(right.proof) == Proof::Kernel {
+                    "kernel"
+                } else {
+                    "inspect"
+                },
+                summary,
+            });
         }
     }
 
