@@ -10,7 +10,7 @@ use indexmap::IndexMap;
 use super::environment::Environment;
 use super::error::AppError;
 use super::jobs::check_reached;
-use super::state::{check_names, check_stack_state, seed_workload};
+use super::state::{check_kept, check_names, check_stack_state, seed_workload};
 use crate::cli::MatrixArgs;
 use crate::load::Workload;
 use crate::matrix::{self, Cell, Located, Plan, Sweep};
@@ -225,6 +225,7 @@ impl Inputs {
                 Err(more) => problems.extend(more.0),
             }
         }
+        check_kept(&self.sweep, &stacks, &mut problems);
         problems.sort();
         problems.dedup();
         if problems.is_empty() {

@@ -116,6 +116,18 @@ pub(super) fn check_stack_state(sweep: &Sweep, stack: &Stack, problems: &mut Vec
             "let nothing that is measured depend on it; it is run once, before the first trial",
         ));
     }
+    if sweep.trials.state == State::Keep
+        && !stack
+            .volumes
+            .values()
+            .any(|volume| volume.external.is_none())
+    {
+        let message = "`state = \"keep\"` in [trials] keeps named volumes, and no service that is started has one";
+        problems.push(
+            Problem::new(sweep.stack[0].location.clone(), message)
+                .with_hint("mount a named volume where the data lies, or use state = \"fresh\""),
+        );
+    }
     let Some(golden) = &sweep.golden else {
         return;
     };
@@ -143,6 +155,29 @@ pub(super) fn check_stack_state(sweep: &Sweep, stack: &Stack, problems: &mut Vec
                 |near| format!("did you mean `{near}`?"),
             );
         problems.push(Problem::new(volume.location.clone(), message).with_hint(hint));
+    }
+}
+
+/// Kept volumes are one for all cells: none may be what two cells say differently of it.
+pub(super) fn check_kept(sweep: &Sweep, stacks: &[Arc<Stack>], problems: &mut Vec<Problem>) {
+    let Some((first, others)) = stacks.split_first() else {
+        return;
+    };
+    if sweep.trials.state != State::Keep {
+        return;
+    }
+    for (name, volume) in &first.volumes {
+        let mut of_others = others.iter().filter_map(|stack| stack.volumes.get(name));
+        if of_others.any(|other| other != volume) {
+            let message = format!(
+                "`state = \"keep\"` in [trials] keeps one volume `{name}` for all cells, and they define it differently"
+            );
+            problems.push(
+                Problem::new(sweep.stack[0].location.clone(), message).with_hint(
+                    "define it without axes and derived values, or use state = \"fresh\"",
+                ),
+            );
+        }
     }
 }
 

@@ -39,7 +39,9 @@ pub struct ContainerRequest<'a> {
     pub volumes: &'a IndexMap<String, String>,
     /// Containers made before this one, by service: those it shares something with.
     pub containers: &'a IndexMap<String, Vec<ContainerId>>,
-    /// Labels to carry.
+    /// Folders for which its image declares a volume.
+    pub image_volumes: &'a [String],
+    /// Labels to carry, its volumes without a name too.
     pub labels: &'a Labels,
     /// Container ports to publish on ephemeral ports of the loopback address.
     pub publish_ports: Vec<u16>,
@@ -186,6 +188,9 @@ pub struct ImageFacts {
     pub platform: String,
     /// Whether it brings a healthcheck of its own.
     pub has_healthcheck: bool,
+    /// Folders for which it declares a volume.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<String>,
 }
 
 /// How a sweep came by an image.

@@ -62,6 +62,7 @@ async fn running(engine: &FakeEngine, stack: &Stack, tag: &TrialTag) -> Launched
             volumes: &IndexMap::new(),
             containers: &IndexMap::new(),
             labels: &tag.service_labels(name),
+            image_volumes: &[],
             publish_ports: Vec::new(),
         };
         let id = engine.create_container(request).await.unwrap();

@@ -62,28 +62,14 @@ pub(super) async fn key_of<E: Engine>(
         source: spec.source.words(),
         step: "reading".to_owned(),
     });
-    let mut arguments = vec![
-        "fingerprint".to_owned(),
-        "--at".to_owned(),
-        "/from".to_owned(),
-    ];
-    arguments.extend(spec.volumes.iter().cloned());
-    let request = HelperRequest {
-        image,
-        arguments,
-        mounts: vec![source_mount(spec)?],
-        limit: COPY_LIMIT,
-    };
+    let mounts = vec![source_mount(spec)?];
     let mut interrupted = shared.interrupted.clone();
-    let answer = tokio::select! {
+    let trees = tokio::select! {
         biased;
         () = until_asked(&mut interrupted, 1) => return Err(interrupted_reason()),
-        answer = run_helper_of(lease, request) => answer.map_err(|error| failure(&error))?,
+        trees = ask(lease, spec, image, mounts, &READ) => trees?,
     };
-    let contents = answer
-        .trees
-        .iter()
-        .map(|(name, tree)| (name, &tree.content));
+    let contents = trees.iter().map(|(name, tree)| (name, &tree.content));
     let words = format!("{:?}", contents.collect::<Vec<_>>());
     Ok(GoldenKey::of(&words))
 }
@@ -322,19 +308,8 @@ async fn fill_from<E: Engine>(
     if !matches!(spec.source, GoldenSource::Prepare(_)) {
         // What is copied from outside may have been written to meanwhile.
         check_source(&**shared.engine, &spec.source).await?;
-        let mut arguments: Vec<String> =
-            ["fingerprint", "--at", "/from"].map(str::to_owned).to_vec();
-        arguments.extend(spec.volumes.iter().cloned());
-        let request = HelperRequest {
-            image,
-            arguments,
-            mounts,
-            limit: COPY_LIMIT,
-        };
-        let source = run_helper_of(lease, request)
-            .await
-            .map_err(|error| failure(&error))?;
-        for (name, tree) in &source.trees {
+        let source = ask(lease, spec, image, mounts, &READ).await?;
+        for (name, tree) in &source {
             if !trees.get(name).is_some_and(|copy| copy.is_like(tree)) {
                 return Err(failed(format!(
                     "{} changed while it was copied: stop whatever writes to it",
@@ -358,22 +333,32 @@ async fn copy<E: Engine>(
         target: "/to".to_owned(),
         read_only: false,
     });
-    let mut arguments: Vec<String> = [
+    let words = [
         "clone", "--from", "/from", "--to", "/to", "--mode", "auto", "--sync",
-    ]
-    .map(str::to_owned)
-    .to_vec();
-    arguments.extend(spec.volumes.iter().cloned());
+    ];
+    ask(lease, spec, image, mounts, &words).await
+}
+
+/// What the container of ours is asked for to read what is under `/from`.
+const READ: [&str; 3] = ["fingerprint", "--at", "/from"];
+
+/// Has a container of ours do something to the volumes of a golden; what it found in them.
+async fn ask<E: Engine>(
+    lease: &Lease<E>,
+    spec: &GoldenSpec,
+    image: &HelperImage,
+    mounts: Vec<HelperMount>,
+    words: &[&str],
+) -> Result<IndexMap<String, TreeReport>, Reason> {
+    let words = words.iter().map(|word| (*word).to_owned());
     let request = HelperRequest {
         image,
-        arguments,
+        arguments: words.chain(spec.volumes.iter().cloned()).collect(),
         mounts,
         limit: COPY_LIMIT,
     };
-    let answer = run_helper_of(lease, request)
-        .await
-        .map_err(|error| failure(&error))?;
-    Ok(answer.trees)
+    let answer = run_helper_of(lease, request).await;
+    Ok(answer.map_err(|error| failure(&error))?.trees)
 }
 
 /// A golden that is on the engine already.

@@ -68,3 +68,31 @@ fn what_a_golden_does_not_depend_on_is_said_also_of_a_part_of_the_sweep() {
         );
     }
 }
+
+#[test]
+fn kept_volumes_are_named_and_the_same_for_every_cell() {
+    let keep = MATRIX
+        .replace("state = \"golden\"", "state = \"keep\"")
+        .replace("[golden]\nvolumes = [\"data\"]\n", "");
+    let sandbox = sandbox();
+    sandbox.write("matrix.toml", &keep);
+    sandbox.run(&["check"]).exits(0);
+
+    // Its image may declare a volume: that one is new in every trial.
+    let unnamed = COMPOSE.replace("\"data:/data\"", "\"/data\"");
+    let unnamed = unnamed.replace("volumes:\n  data: {}\n", "");
+    sandbox.write("compose.yaml", &unnamed);
+    let said = sandbox.run(&["check"]).exits(2).stderr;
+    assert!(
+        said.contains("matrix.toml:4:10: `state = \"keep\"` in [trials] keeps named volumes"),
+        "{said}"
+    );
+
+    let differing = COMPOSE.replace("data: {}", "data: {driver_opts: {o: \"size=${web}m\"}}");
+    sandbox.write("compose.yaml", &differing);
+    let said = sandbox.run(&["check"]).exits(2).stderr;
+    assert!(
+        said.contains("keeps one volume `data` for all cells"),
+        "{said}"
+    );
+}

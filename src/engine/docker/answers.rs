@@ -119,11 +119,11 @@ fn published(ports: &PortMap) -> IndexMap<u16, SocketAddr> {
 
 /// Facts of an image.
 pub(super) fn image(answer: ImageInspect) -> ImageFacts {
-    let test = answer
-        .config
-        .and_then(|config| config.healthcheck)
-        .and_then(|check| check.test)
-        .unwrap_or_default();
+    let config = answer.config.unwrap_or_default();
+    let test = config.healthcheck.and_then(|check| check.test);
+    let test = test.unwrap_or_default();
+    let mut volumes = config.volumes.unwrap_or_default();
+    volumes.sort();
     ImageFacts {
         digest: answer.id.unwrap_or_default(),
         repo_digests: answer.repo_digests.unwrap_or_default(),
@@ -135,6 +135,7 @@ pub(super) fn image(answer: ImageInspect) -> ImageFacts {
             .unwrap_or(0),
         platform: platform(answer.os, answer.architecture, answer.variant),
         has_healthcheck: test.first().is_some_and(|kind| kind != "NONE"),
+        volumes,
     }
 }
 

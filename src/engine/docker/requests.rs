@@ -188,6 +188,7 @@ pub(in crate::engine) fn rehearse(stack: &Stack) -> Vec<(&str, String)> {
             volumes: &volumes,
             containers: &containers,
             labels: &labels,
+            image_volumes: &[],
             publish_ports: Vec::new(),
         });
         (name.as_str(), attempt)
@@ -345,11 +346,13 @@ fn mounts(request: &ContainerRequest<'_>) -> Result<Vec<Mount>, RequestError> {
         source: MountSource::Anonymous,
         read_only: false,
     });
+    let of_image = volumes_of_image(request);
     request
         .service
         .mounts
         .iter()
         .chain(&secrets)
+        .chain(&of_image)
         .filter(|mount| !has_tmpfs_options(mount) && !is_content(mount))
         .map(|mount| {
             let mut out = Mount {
@@ -394,6 +397,33 @@ fn mounts(request: &ContainerRequest<'_>) -> Result<Vec<Mount>, RequestError> {
                 }
             }
             Ok(out)
+        })
+        .collect()
+}
+
+/// Volumes that the image declares and nothing is mounted at, asked for by ourselves.
+///
+/// The engine would make them too, but without labels: when a container is removed by
+/// somebody else, nobody would ever find them again.
+fn volumes_of_image(request: &ContainerRequest<'_>) -> Vec<crate::stack::Mount> {
+    let service = request.service;
+    // What another container has there is taken over, and only the engine knows what that is.
+    if !service.volumes_from.is_empty() {
+        return Vec::new();
+    }
+    let is_taken = |folder: &str| {
+        let same = |mount: &crate::stack::Mount| {
+            mount.target.trim_end_matches('/') == folder.trim_end_matches('/')
+        };
+        service.mounts.iter().any(same)
+    };
+    let folders = request.image_volumes.iter();
+    folders
+        .filter(|folder| !is_taken(folder))
+        .map(|folder| crate::stack::Mount {
+            target: folder.clone(),
+            source: MountSource::Anonymous,
+            read_only: false,
         })
         .collect()
 }

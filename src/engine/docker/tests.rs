@@ -223,6 +223,7 @@ fn try_creation(
         networks: &map(&[("back", "ns-ab-3-back"), ("front", "ns-ab-3-front")]),
         volumes: &map(&[("pgdata", "ns-ab-3-pgdata")]),
         containers: &IndexMap::from([("web".to_owned(), vec![ContainerId("c0ffee".to_owned())])]),
+        image_volumes: &[],
         labels: &labels,
         publish_ports: publish_port.into_iter().collect(),
     })
@@ -439,6 +440,62 @@ fn zeros_of_a_stopped_container_are_not_counters() {
         (4, 3, 2)
     );
     assert_eq!(counters.memory_peak_bytes, Some(150));
+}
+
+#[test]
+fn volumes_that_an_image_declares_carry_our_labels_unless_something_is_there() {
+    let text = r#"{"Config":{"Volumes":{"/var/lib/data":{},"/cache/":{},"/mem":{}}}}"#;
+    let facts = answers::image(serde_json::from_str(text).unwrap());
+    assert_eq!(facts.volumes, ["/cache/", "/mem", "/var/lib/data"]);
+    let memory = MountSource::Tmpfs {
+        size: None,
+        mode: None,
+        options: vec!["exec".to_owned()],
+    };
+    let mut service = Service {
+        image: "a".to_owned(),
+        mounts: vec![
+            mount("/cache", MountSource::Anonymous, true),
+            mount("/mem", memory, false),
+        ],
+        ..Service::default()
+    };
+    let labels = Labels::from([("nightsweep.run".to_owned(), "r".to_owned())]);
+    let made = |service: &Service| {
+        let request = ContainerRequest {
+            name: "ns-ab-3-db".to_owned(),
+            service,
+            networks: &IndexMap::new(),
+            volumes: &IndexMap::new(),
+            containers: &IndexMap::from([(
+                "db".to_owned(),
+                vec![ContainerId("c0ffee".to_owned())],
+            )]),
+            image_volumes: &facts.volumes,
+            labels: &labels,
+            publish_ports: Vec::new(),
+        };
+        let body = requests::container(&request).unwrap().body;
+        let mounts = body.host_config.unwrap().mounts.unwrap();
+        let labelled = mounts.into_iter().map(|mount| {
+            let labels = mount.volume_options.and_then(|options| options.labels);
+            (
+                mount.target.unwrap(),
+                labels.unwrap()["nightsweep.run"].clone(),
+            )
+        });
+        labelled.collect::<Vec<_>>()
+    };
+    let named = |folders: &[&str]| -> Vec<(String, String)> {
+        let pair = |folder: &&str| ((*folder).to_owned(), "r".to_owned());
+        folders.iter().map(pair).collect()
+    };
+    assert_eq!(made(&service), named(&["/cache", "/var/lib/data"]));
+    service.volumes_from = vec![VolumesFrom {
+        service: "db".to_owned(),
+        read_only: false,
+    }];
+    assert_eq!(made(&service), named(&["/cache"]));
 }
 
 #[test]

@@ -167,6 +167,7 @@ async fn a_moved_tag_is_followed_by_policy_alone_and_what_is_launched_stays() {
         volumes: &IndexMap::new(),
         containers: &IndexMap::new(),
         labels: &trial.lease().tag().labels(),
+        image_volumes: &[],
         publish_ports: Vec::new(),
     };
     let id = engine.create_container(request).await.unwrap();

@@ -140,6 +140,7 @@ async fn create<E: Engine>(
             volumes: &volumes,
             containers: &IndexMap::new(),
             labels: &tag.service_labels(SERVICE),
+            image_volumes: &[],
             publish_ports: Vec::new(),
         })
         .await

@@ -61,7 +61,7 @@ pub async fn prepare<E: Engine>(
     let images = find_images(engine, launch).await?;
     check_healthchecks(launch, &images)?;
     lease.set_creating(true);
-    let created = create_all(engine, lease.tag(), launch, path).await;
+    let created = create_all(engine, lease.tag(), launch, path, &images).await;
     lease.set_creating(false);
     let Created {
         networks,
@@ -236,6 +236,7 @@ async fn create_all<E: Engine>(
     tag: &TrialTag,
     launch: &Launch<'_>,
     path: Option<TargetPath>,
+    images: &IndexMap<String, ImageFacts>,
 ) -> Result<Created, LaunchError> {
     let stack = launch.stack;
     let labels = tag.labels();
@@ -280,7 +281,7 @@ async fn create_all<E: Engine>(
     let cloned = cloned?;
 
     let names = Names { networks, volumes };
-    let containers = create_containers(engine, tag, launch, path, &names).await?;
+    let containers = create_containers(engine, tag, launch, path, &names, images).await?;
     Ok(Created {
         networks: names.networks,
         containers,
@@ -295,6 +296,7 @@ async fn create_containers<E: Engine>(
     launch: &Launch<'_>,
     path: Option<TargetPath>,
     names: &Names,
+    images: &IndexMap<String, ImageFacts>,
 ) -> Result<IndexMap<String, Vec<ContainerId>>, LaunchError> {
     let stack = launch.stack;
     // Whatever shares something with another container needs that one's identifier.
@@ -314,6 +316,7 @@ async fn create_containers<E: Engine>(
                     volumes,
                     containers,
                     labels: &tag.replica_labels(name, index, of),
+                    image_volumes: &images[name].volumes,
                     publish_ports: ports_to_publish(launch, path, name),
                 };
                 let id = engine.create_container(request).await;

@@ -28,6 +28,28 @@ const MAX_NAME: usize = 64;
 /// Most load threads; more than any host of the tool has cores.
 const MAX_THREADS: u64 = 1_024;
 
+/// An address that load goes to.
+pub(super) fn target(
+    table: &Table<'_>,
+    entry: &Entry<'_>,
+    notes: &mut Notes<'_>,
+) -> Option<Located<TargetUrl>> {
+    let text = table.text(entry, notes)?;
+    match target_url(&text.value) {
+        Ok(value) => Some(Located {
+            value,
+            location: text.location,
+        }),
+        Err(message) => {
+            notes.add(
+                entry.at(),
+                format!("`target` in {} {message}", table.name()),
+            );
+            None
+        }
+    }
+}
+
 pub(super) fn load(file: &mut Table<'_>, notes: &mut Notes<'_>) -> Option<Load> {
     let mut table = section(file, "load", "[load]", true, notes)?;
     let is_k6 = table.has_later(&["k6"]);
@@ -40,19 +62,7 @@ pub(super) fn load(file: &mut Table<'_>, notes: &mut Notes<'_>) -> Option<Load> 
     let workload = workload.and_then(|entry| table.text(&entry, notes));
     let target = table
         .need("target", "target = \"http://app:8080\"")
-        .and_then(|entry| {
-            let text = table.text(&entry, notes)?;
-            match target_url(&text.value) {
-                Ok(value) => Some(Located {
-                    value,
-                    location: text.location,
-                }),
-                Err(message) => {
-                    notes.add(entry.at(), format!("`target` in [load] {message}"));
-                    None
-                }
-            }
-        });
+        .and_then(|entry| target(&table, &entry, notes));
     let ready = table.get("ready").and_then(|entry| ready(&entry, notes));
     let mut timeout = TIMEOUT;
     if let Some(entry) = table.get("timeout") {

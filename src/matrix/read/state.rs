@@ -9,8 +9,8 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 use super::host::value_text;
+use super::load::target;
 use super::section;
-use super::target_url;
 use crate::matrix::state::{CloneWay, Golden, GoldenFrom, Hook, HookBefore, Seed, State};
 use crate::matrix::sweep::{Phase, Trials};
 use crate::matrix::value_text::ValueText;
@@ -152,19 +152,9 @@ fn golden_from(
 fn seed(mut table: Table<'_>, notes: &mut Notes<'_>) -> Option<Seed> {
     let mut text = |key| table.get(key).and_then(|entry| table.text(&entry, notes));
     let (service, workload) = (text("service"), text("workload"));
-    let target = table.get("target").and_then(|entry| {
-        let text = table.text(&entry, notes)?;
-        match target_url(&text.value) {
-            Ok(value) => Some(Located {
-                value,
-                location: text.location,
-            }),
-            Err(message) => {
-                notes.add(entry.at(), format!("`target` in [seed] {message}"));
-                None
-            }
-        }
-    });
+    let target = table
+        .get("target")
+        .and_then(|entry| target(&table, &entry, notes));
     let has_workload = table.has_later(&["workload"]);
     if !has_workload && !table.has_later(&["service"]) && !table.is_broken(notes) {
         notes.hint(
