@@ -103,7 +103,7 @@ fn job(inputs: &Inputs, isolated: &Isolated, trial: &PlannedTrial) -> Job {
         variables: inputs.workload_variables(cell),
         stack: Arc::clone(&isolated.stacks[trial.cell]),
         generator_cpus: cpu_plan.generator_of(&tier).cloned(),
-        shares_cpus: cpu_plan.subject_shares(&tier),
+        shares_cpus: cpu_plan.is_shared(&tier),
         asked: sweep.proves.iter().map(place).collect(),
         knobs: sweep.proves.iter().map(|prove| knob(prove, cell)).collect(),
         phases: inputs

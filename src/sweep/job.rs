@@ -57,7 +57,7 @@ pub struct Job {
     pub stack: Arc<Stack>,
     /// CPUs of the load threads; `None` leaves them where they are.
     pub generator_cpus: Option<CpuSet>,
-    /// Whether the subject shares CPUs with the generator or other services.
+    /// Whether subject, generator and other services are not all on CPUs of their own.
     pub shares_cpus: bool,
     /// Places beside the target that are asked things.
     pub asked: Vec<LaunchTarget>,

@@ -212,29 +212,64 @@ fn a_cage_around_this_process_is_the_engines_only_when_their_counts_agree() {
 }
 
 #[test]
-fn on_two_cores_one_is_the_subjects_and_a_subject_of_two_shares_all() {
+fn on_two_cores_a_quota_confines_nobody_and_a_cpuset_is_what_was_asked_for() {
+    // To press database and generator onto CPU 0 took 40 % of the throughput.
     let plan = on(two_cores()).plan(&[0.5, 1.0, 2.0]);
     insta::assert_snapshot!(lines(&plan), @"
     CPUs 0-1 of this host in 2 cores
     cpu_mode quota: the subject's limit is a quota per period
-    cpus = 0.5: subject on CPU 1, other services on CPU 0, generator on CPU 0
-      shared: the generator shares CPU 0 with other services
-    cpus = 1: subject on CPU 1, other services on CPU 0, generator on CPU 0
-      shared: the generator shares CPU 0 with other services
-      note: the subject may run on no more CPUs than its limit, so its quota hardly ever stops it
+    cpus = 0.5, 1: subject anywhere, other services anywhere, generator on CPUs 0-1
+      shared: the subject shares CPUs 0-1 with the generator and other services; the cores are too few to keep them apart
     cpus = 2: subject anywhere, other services anywhere, generator on CPUs 0-1
       shared: the subject shares CPUs 0-1 with the generator and other services; its limit leaves no CPU to anybody else
     ");
-    assert!(!plan.subject_shares("0.5") && !plan.subject_shares("1") && plan.subject_shares("2"));
+    for cpus in [0.5, 1.0, 2.0] {
+        let tier = cpus.to_string();
+        assert!(plan.is_shared(&tier));
+        assert_eq!(plan.apply(&tier, &app_and_db(cpus)), app_and_db(cpus));
+    }
+
+    let plan = on(two_cores()).cpuset().plan(&[1.0, 2.0]);
+    insta::assert_snapshot!(lines(&plan), @"
+    CPUs 0-1 of this host in 2 cores
+    cpu_mode cpuset: the subject gets as many CPUs as its limit says, and no quota
+    cpus = 1: subject on CPU 1, other services on CPU 0, generator on CPU 0
+      shared: the generator shares CPU 0 with other services
+    cpus = 2: subject on CPUs 0-1, other services anywhere, generator on CPUs 0-1
+      shared: the subject shares CPUs 0-1 with the generator and other services
+      shared: the generator shares CPUs 0-1 with other services
+    ");
+    assert!(plan.is_shared("1") && plan.is_shared("2"));
+    assert!(!plan.tiers["1"].subject_shares);
     assert_eq!(plan.generator_of("1").unwrap().to_string(), "0");
     // The threads that were pinned for tier 1 are let go for tier 2.
     assert_eq!(plan.generator_of("2").unwrap().to_string(), "0-1");
     let applied = plan.apply("1", &app_and_db(1.0));
     assert_eq!(applied.services["app"].cpuset.as_deref(), Some("1"));
-    assert_eq!(applied.services["app"].cpus, Some(1.0));
+    assert_eq!(applied.services["app"].cpus, None);
     assert_eq!(applied.services["db"].cpuset.as_deref(), Some("0"));
-    let untouched = app_and_db(2.0);
-    assert_eq!(plan.apply("2", &untouched), untouched);
+}
+
+#[test]
+fn a_tier_too_large_to_be_apart_does_not_take_it_from_the_smaller_ones() {
+    let plan = on(host(&format!("{ONLINE}: 0-3"), Some(4))).plan(&[1.0, 2.0, 3.0]);
+    insta::assert_snapshot!(lines(&plan), @"
+    CPUs 0-3 of this host in 4 cores
+    cpu_mode quota: the subject's limit is a quota per period
+    cpus = 1: subject on CPUs 2-3, other services on CPU 0, generator on CPU 1
+    cpus = 2: subject on CPUs 2-3, other services on CPU 0, generator on CPU 1
+      note: the subject may run on no more CPUs than its limit, so its quota hardly ever stops it
+    cpus = 3: subject anywhere, other services anywhere, generator on CPUs 0-3
+      shared: the subject shares CPUs 0-3 with the generator and other services; the cores are too few to keep them apart
+    ");
+    // Without a database two cores are enough.
+    let alone = stack(service(Some(0.5)), &[]);
+    let plan = on(two_cores()).try_plan(&[("0.5", vec![alone])]).unwrap();
+    insta::assert_snapshot!(lines(&plan), @"
+    CPUs 0-1 of this host in 2 cores
+    cpu_mode quota: the subject's limit is a quota per period
+    cpus = 0.5: subject on CPU 1, generator on CPU 0
+    ");
 }
 
 #[test]
@@ -284,15 +319,14 @@ fn a_core_is_only_halved_where_there_is_no_other_and_that_is_said() {
          cpu1 thread_siblings_list: 0-1",
         Some(2),
     );
-    let plan = on(one_core).plan(&[1.0]);
-    assert!(plan.subject_shares("1"));
+    let plan = on(one_core).cpuset().plan(&[1.0]);
+    assert!(plan.is_shared("1"));
     insta::assert_snapshot!(lines(&plan), @"
     CPUs 0-1 of this host in 1 core with siblings
-    cpu_mode quota: the subject's limit is a quota per period
+    cpu_mode cpuset: the subject gets as many CPUs as its limit says, and no quota
     cpus = 1: subject on CPU 1, other services on CPU 0, generator on CPU 0
       shared: the subject shares a core with the generator or other services, who run on its sibling 0
       shared: the generator shares CPU 0 with other services
-      note: the subject may run on no more CPUs than its limit, so its quota hardly ever stops it
     ");
 }
 
@@ -318,7 +352,7 @@ fn cpusets_of_the_file_are_kept_and_taken_from_nobody_else() {
         .collect();
     assert_eq!(sets, ["4-5", "6-7", "0-1"]);
     assert_eq!(plan.generator.as_ref().unwrap().to_string(), "2-3");
-    assert!(!plan.subject_shares("2"));
+    assert!(!plan.is_shared("2"));
 
     // The subject's own: it stays on it, in mode cpuset with its quota too.
     for mode in [CpuMode::Quota, CpuMode::Cpuset] {
@@ -331,7 +365,7 @@ fn cpusets_of_the_file_are_kept_and_taken_from_nobody_else() {
         let applied = plan.apply("x", &stack);
         assert_eq!(applied.services["app"], stack.services["app"]);
         assert_eq!(applied.services["db"].cpuset.as_deref(), Some("4-5"));
-        assert!(!plan.subject_shares("x"));
+        assert!(!plan.is_shared("x"));
     }
 
     // A file that puts the database on the subject's CPUs is obeyed, and it is said.
@@ -390,7 +424,7 @@ fn cpuset_mode_takes_whole_limits_and_needs_one() {
     let applied = plan.apply("2", &app_and_db(2.0));
     assert_eq!(applied.services["app"].cpuset.as_deref(), Some("0-1"));
     assert_eq!(
-        (applied.services["app"].cpus, plan.subject_shares("2")),
+        (applied.services["app"].cpus, plan.is_shared("2")),
         (None, true)
     );
 }
@@ -442,7 +476,9 @@ fn reserved_cpus_are_kept_for_the_generator_and_a_wish_too_large_is_said() {
     let plan = asked.plan(&[4.0]);
     assert_eq!(
         plan.notes,
-        ["reserve_cpus = 32, and the generator gets 12: the host has no more beside the subject"]
+        [
+            "reserve_cpus = 32, and the generator gets none of its own: the host has too few CPUs for that"
+        ]
     );
     // Generator first: what is left is too little for a database of its own.
     asked.topology = host(&format!("{ONLINE}: 0-3"), Some(4));
@@ -450,7 +486,9 @@ fn reserved_cpus_are_kept_for_the_generator_and_a_wish_too_large_is_said() {
     let plan = asked.plan(&[2.0]);
     assert_eq!(
         plan.notes,
-        ["reserve_cpus = 2, and other services use them too: the host has no more"]
+        [
+            "reserve_cpus = 2, and the generator gets none of its own: the host has too few CPUs for that"
+        ]
     );
 }
 
@@ -504,7 +542,7 @@ fn the_generator_goes_where_this_process_may_run() {
     assert_eq!(plan.generator.as_ref().unwrap().to_string(), "6-7");
     assert_eq!(plan.tiers["4"].subject.as_ref().unwrap().to_string(), "2-5");
     assert_eq!(plan.tiers["4"].others.as_ref().unwrap().to_string(), "0-1");
-    assert!(!plan.subject_shares("4"));
+    assert!(!plan.is_shared("4"));
 }
 
 proptest::proptest! {
@@ -558,9 +596,16 @@ proptest::proptest! {
             let app = app.unwrap_or_else(|| topology.cpus.clone());
             let db = db.unwrap_or_else(|| topology.cpus.clone());
             let is_apart = app.common(&db).is_empty() && app.common(generator).is_empty();
-            proptest::prop_assert!(is_apart || plan.subject_shares(name), "{}", lines(&plan));
-            // Where the host has a CPU more than the subject, the subject is alone.
-            proptest::prop_assert!(is_apart || *limit > f64::from(n) - 1.0, "{}", lines(&plan));
+            proptest::prop_assert!(is_apart || plan.is_shared(name), "{}", lines(&plan));
+            let is_apart_too = is_apart && db.common(generator).is_empty();
+            if is_cpuset {
+                // Where the host has a CPU more than the subject, the subject is alone.
+                proptest::prop_assert!(is_apart || *limit > f64::from(n) - 1.0, "{}", lines(&plan));
+            } else {
+                let all = topology.cpus.len();
+                let is_free = [&app, &db, generator].iter().all(|set| set.len() == all);
+                proptest::prop_assert!(is_apart_too || is_free, "{}", lines(&plan));
+            }
         }
     }
 }

@@ -35,7 +35,11 @@ pub(super) fn unmet_reserve(
     is_split: bool,
 ) -> Option<String> {
     let found = generator.map_or(0, CpuSet::len);
-    if found < wanted as usize {
+    if found == 0 {
+        Some(format!(
+            "reserve_cpus = {wanted}, and the generator gets none of its own: the host has too few CPUs for that"
+        ))
+    } else if found < wanted as usize {
         Some(format!(
             "reserve_cpus = {wanted}, and the generator gets {found}: the host has no more beside the subject"
         ))
@@ -71,12 +75,14 @@ pub(super) fn with_words(
         cpus.others.clone().unwrap_or_else(|| all.clone())
     };
     let others = free.joined(&need.other_sets);
-    let why = match (cpus.subject.is_some(), need.subject) {
-        (false, None) => "; it has no CPU limit, so it can use all",
-        (false, Some(_)) => "; its limit leaves no CPU to anybody else",
-        (true, _) => "",
+    let why = match (cpus.subject.is_some() || is_everywhere, need.subject) {
+        (true, _) => String::new(),
+        (false, None) => "; it has no CPU limit, so it can use all".to_owned(),
+        (false, Some(n)) if n >= all.len() => {
+            "; its limit leaves no CPU to anybody else".to_owned()
+        }
+        (false, Some(_)) => "; the cores are too few to keep them apart".to_owned(),
     };
-    let why = if is_everywhere { "" } else { why };
     let with_generator = generator
         .as_ref()
         .map(|set| subject.common(set))
