@@ -40,6 +40,8 @@ mod unhealthy;
 mod watch;
 
 #[cfg(test)]
+mod clean_tests;
+#[cfg(test)]
 #[cfg(feature = "docker-tests")]
 mod docker_tests;
 #[cfg(test)]

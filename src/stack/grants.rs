@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::field::Field;
-use super::model::{Mount, MountSource};
 use super::mounts::{host_path, is_external};
 use super::node::Node;
 use super::notes::Notes;
 use super::service::ServiceReader;
+use super::surroundings::{Mount, MountSource};
 use super::template::Lookup;
 
 const NAME_RULE: &str = "only a swarm uses this; it has no effect here";

@@ -38,6 +38,7 @@ mod resolve;
 mod service;
 mod sketch;
 mod start;
+mod surroundings;
 mod template;
 mod typing;
 mod variables;
@@ -48,10 +49,10 @@ pub use build::is_image_reference;
 pub use explain::{Origins, ValueOrigin};
 pub use files::ComposeFiles;
 pub use model::{
-    AddressRange, Attachment, BlockIo, Build, Condition, Dependency, Device, DeviceRequest,
-    Healthcheck, Hook, Mount, MountSource, Network, PullPolicy, Service, Stack, Volume,
-    VolumesFrom,
+    BlockIo, Build, Condition, Dependency, Device, DeviceRequest, Healthcheck, Hook, PullPolicy,
+    Service, Stack, VolumesFrom,
 };
 pub use namespaces::shared_service;
 pub use resolve::{Resolution, ResolveRequest};
 pub use sketch::{ServiceSketch, sketch};
+pub use surroundings::{AddressRange, Attachment, Mount, MountSource, Network, Volume};

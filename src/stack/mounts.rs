@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use super::field::Field;
 use super::file_reader::absolute;
-use super::model::{Mount, MountSource};
 use super::node::Node;
 use super::notes::Notes;
 use super::service::ServiceReader;
+use super::surroundings::{Mount, MountSource};
 use super::typing;
 use crate::units;
 

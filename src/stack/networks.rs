@@ -10,12 +10,12 @@ use indexmap::IndexMap;
 
 use super::field::Field;
 use super::merge;
-use super::model::{AddressRange, Attachment, Network};
 use super::mounts;
 use super::namespaces;
 use super::node::Node;
 use super::notes::Notes;
 use super::service::ServiceReader;
+use super::surroundings::{AddressRange, Attachment, Network};
 
 /// The network of services that name none.
 pub(super) const DEFAULT: &str = "default";

@@ -14,7 +14,7 @@ use super::assemble::Assembly;
 use super::dependencies::{self, Link};
 use super::field::Field;
 use super::files::ComposeFiles;
-use super::model::{Network, Service, Stack, Volume};
+use super::model::{Service, Stack};
 use super::mounts;
 use super::namespaces;
 use super::networks;
@@ -22,6 +22,7 @@ use super::node::Node;
 use super::notes::Notes;
 use super::service::{ServiceReader, Used};
 use super::start::{self, Candidate};
+use super::surroundings::{Network, Volume};
 use super::template::Lookup;
 use crate::problem::{Location, Problem, Problems};
 

@@ -9,6 +9,8 @@ mod plan;
 #[cfg(test)]
 mod tests;
 mod topology;
+#[cfg(test)]
+mod topology_tests;
 mod words;
 
 pub use plan::{CpuPlan, CpuProblem, CpuRequest, TierCpus, TierStacks, cpu_limit, plan_cpus};

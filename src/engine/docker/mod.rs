@@ -6,6 +6,8 @@
 //! get images. **Invariant**: no type of bollard leaves this folder.
 
 mod answers;
+#[cfg(test)]
+mod answers_tests;
 mod build;
 mod calls;
 mod connection;

@@ -2,6 +2,8 @@
 
 mod fuzz;
 mod keys;
+mod networks;
+mod paths;
 mod real;
 mod served;
 mod started;
@@ -150,4 +152,21 @@ impl Case {
             .map(|problem| problem.to_string().replace(&folder, ""))
             .collect()
     }
+}
+
+/// The rest of every sentence that was said of a key of the service `app`.
+pub(super) fn said(stack: &Stack, key: &str) -> String {
+    let path = format!("services.app.{key}");
+    let is_it = |text: &&String| {
+        text.split(": ")
+            .next()
+            .is_some_and(|keys| keys.split(", ").any(|one| one == path))
+    };
+    let found: Vec<&str> = stack
+        .warnings
+        .iter()
+        .filter(is_it)
+        .map(|text| text.split_once(": ").unwrap().1)
+        .collect();
+    found.join("; ")
 }
