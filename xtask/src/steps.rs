@@ -129,6 +129,14 @@ impl Steps {
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments);
+    // What cargo told this program of its own package: build scripts that look at it would
+    // take it for a change, and a good part of the tree would be built twice.
+    for (name, _) in std::env::vars_os() {
+        let is_ours = |name: &str| name == "CARGO_MANIFEST_DIR" || name.starts_with("CARGO_PKG_");
+        if name.to_str().is_some_and(is_ours) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 

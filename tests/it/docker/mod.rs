@@ -5,6 +5,7 @@
 mod debugging;
 mod failures;
 mod faults;
+mod health;
 mod images;
 mod isolation;
 mod launches;
