@@ -199,16 +199,21 @@ async fn remove_kinds<E: Engine>(
 }
 
 /// Removes the things given, once each: containers first, since networks and volumes
-/// are in use while they are there, then the rest side by side.
+/// are in use while they are there, then networks, then volumes.
+///
+/// Volumes last and by themselves: while the engine deletes one it mounts none, and the
+/// next trial's first container is being started at that moment.
 pub(super) async fn remove_all<E: Engine>(
     engine: &E,
     found: Vec<Leftover>,
     report: &mut TeardownReport,
 ) {
-    let (containers, rest): (Vec<Leftover>, Vec<Leftover>) = found
-        .into_iter()
-        .partition(|thing| thing.kind == LeftoverKind::Container);
-    for now in [containers, rest] {
+    let is = |kind: LeftoverKind| move |thing: &Leftover| thing.kind == kind;
+    let (containers, rest): (Vec<_>, Vec<_>) =
+        found.into_iter().partition(is(LeftoverKind::Container));
+    let (networks, volumes): (Vec<_>, Vec<_>) =
+        rest.into_iter().partition(is(LeftoverKind::Network));
+    for now in [containers, networks, volumes] {
         let outcomes = join_all(now.iter().map(|thing| engine.remove(thing))).await;
         for (thing, outcome) in now.into_iter().zip(outcomes) {
             match outcome {
