@@ -27,7 +27,7 @@ pub struct Mount {
 pub enum MountSource {
     /// A named volume of the stack; the trial gets its own.
     Volume {
-        /// Key in [`Stack::volumes`].
+        /// Key in [`Stack::volumes`](super::Stack::volumes).
         source: String,
         /// Whether what the image has there is not copied into a new volume.
         #[serde(skip_serializing_if = "is_off")]
