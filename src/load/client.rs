@@ -1,54 +1,31 @@
 //! One HTTP/1.1 connection and one exchange on it.
 //!
-//! The only module of the generator that knows hyper's connection API. It is
-//! narrow on purpose: open, exchange, and an error with a class.
+//! An exchange of ordinary size is one send and one receive: the request is one piece of
+//! memory, the answer is read into a buffer that all connections of the thread share and
+//! parsed there (`answer`), and the event loop is asked only when there is nothing to read.
 //!
 //! **Invariant**: a request that may have reached the server is never sent a
-//! second time; one that certainly has not is given back.
+//! second time; one that certainly has not is told apart (`Stale`).
 
-use std::error::Error as _;
-use std::future::Future;
+use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
-use bytes::{Bytes, BytesMut};
-use http_body_util::{BodyExt, Full};
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper::header::HeaderMap;
-use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
+use super::answer::{Answer, AnswerReader, Keep};
+use super::request::Outgoing;
 use crate::measure::ErrorClass;
 
-/// Most bytes of an answer that are kept. **Units**: bytes.
-///
-/// Far above what a step can want to look into, far below the host's memory.
-const MOST_BODY_BYTES: usize = 64 << 20;
-/// So much of an unexpected answer is kept to say what it was. **Units**: bytes.
-pub(super) const EXCERPT_BYTES: usize = 200;
+/// So much is read at once. **Units**: bytes.
+const SCRATCH_BYTES: usize = 64 << 10;
 
-/// A request ready to be sent.
-pub(super) type Outgoing = Request<Full<Bytes>>;
-
-/// How much of an answer's body is wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Keep {
-    /// The first bytes alone; the rest is read and dropped.
-    Excerpt,
-    /// All of it.
-    All,
-}
-
-/// A whole answer.
-#[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) status: StatusCode,
-    pub(super) headers: HeaderMap,
-    /// As much of the body as was asked for.
-    pub(super) body: Bytes,
+thread_local! {
+    /// What is read stays here only until it is parsed, so one buffer serves all connections.
+    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; SCRATCH_BYTES].into());
 }
 
 /// Why there is no whole answer.
@@ -59,11 +36,15 @@ pub(super) struct ClientError {
 }
 
 impl ClientError {
-    fn new(class: ErrorClass, message: impl Into<String>) -> Self {
+    pub(super) fn new(class: ErrorClass, message: impl Into<String>) -> Self {
         Self {
             class,
             message: message.into(),
         }
+    }
+
+    fn broken(what: &str, error: &io::Error) -> Self {
+        Self::new(ErrorClass::Reset, format!("{what}: {error}"))
     }
 }
 
@@ -71,62 +52,16 @@ impl ClientError {
 #[derive(Debug)]
 pub(super) enum ExchangeError {
     /// The connection was closed before; nothing was sent.
-    Stale(Box<Outgoing>),
+    Stale,
     /// Something was sent.
     Failed(ClientError),
 }
 
 /// An open connection.
+#[derive(Debug)]
 pub(super) struct Connection {
-    sender: SendRequest<Full<Bytes>>,
-    /// Reads and writes the socket whenever an exchange is polled: no task of
-    /// its own, so no hand-over between tasks per request.
-    driver: Driver,
-}
-
-impl std::fmt::Debug for Connection {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connection")
-            .field("is_open", &self.driver.connection.is_some())
-            .finish_non_exhaustive()
-    }
-}
-
-type HttpConnection = http1::Connection<TokioIo<TcpStream>, Full<Bytes>>;
-
-struct Driver {
-    /// Gone once it has ended: it holds the queue of requests, and one that got
-    /// in there at the last moment is only given back when the queue is dropped.
-    connection: Option<Pin<Box<HttpConnection>>>,
-    /// hyper tells the waiting request of a broken connection only in part.
-    error: Option<hyper::Error>,
-}
-
-impl Driver {
-    fn poll(&mut self, cx: &mut Context<'_>) {
-        if let Some(connection) = &mut self.connection
-            && let Poll::Ready(result) = connection.as_mut().poll(cx)
-        {
-            self.connection = None;
-            self.error = result.err();
-        }
-    }
-
-    /// Runs a future of this connection together with the connection itself.
-    async fn drive<F: Future>(&mut self, future: F) -> F::Output {
-        let mut future = pin!(future);
-        std::future::poll_fn(|cx| {
-            self.poll(cx);
-            if let Poll::Ready(output) = future.as_mut().poll(cx) {
-                return Poll::Ready(output);
-            }
-            // The future may have asked for the body just now: a second look
-            // spares one trip through the event loop.
-            self.poll(cx);
-            future.as_mut().poll(cx)
-        })
-        .await
-    }
+    stream: TcpStream,
+    reader: AnswerReader,
 }
 
 impl Connection {
@@ -140,120 +75,132 @@ impl Connection {
         stream
             .set_nodelay(true)
             .map_err(|error| connect_error(&error))?;
-        let (sender, connection) = http1::Builder::new()
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| ClientError::new(ErrorClass::Connect, error.to_string()))?;
         Ok(Self {
-            sender,
-            driver: Driver {
-                connection: Some(Box::pin(connection)),
-                error: None,
-            },
+            stream,
+            reader: AnswerReader::default(),
         })
     }
 
-    /// Sends one request and reads its whole answer.
+    /// The last answer.
+    pub(super) fn answer(&self) -> &Answer {
+        self.reader.answer()
+    }
+
+    /// Whether another request may be sent.
+    pub(super) fn is_reusable(&self) -> bool {
+        self.reader.is_reusable()
+    }
+
+    /// Sends one request and reads its whole answer, which is then [`Connection::answer`].
     ///
+    /// **Errors**: the connection cannot be used again.
     /// **Cancel**: dropping the future leaves the connection unusable; drop it too.
     pub(super) async fn exchange(
         &mut self,
-        request: Outgoing,
+        request: &Outgoing<'_>,
         keep: Keep,
-    ) -> Result<Answer, ExchangeError> {
-        let Self { sender, driver } = self;
-        let is_ready = driver
-            .drive(std::future::poll_fn(|cx| sender.poll_ready(cx)))
+    ) -> Result<(), ExchangeError> {
+        if self.has_been_closed() {
+            return Err(ExchangeError::Stale);
+        }
+        self.reader.begin(keep, request.is_head());
+        self.send(request.bytes()).await?;
+        while !self.reader.is_done() {
+            std::future::poll_fn(|cx| self.poll_receive(cx))
+                .await
+                .map_err(ExchangeError::Failed)?;
+        }
+        Ok(())
+    }
+
+    /// Whether something came while nothing was asked for: an end, or bytes that answer nothing.
+    ///
+    /// Costs no system call unless the event loop has seen something.
+    fn has_been_closed(&self) -> bool {
+        SCRATCH.with_borrow_mut(|scratch| match self.stream.try_read(scratch) {
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+            Ok(_) => true,
+        })
+    }
+
+    /// Sends the whole request, or as much as the server wants of it before it answers.
+    async fn send(&mut self, mut request: &[u8]) -> Result<(), ExchangeError> {
+        let mut has_sent = false;
+        loop {
+            match self.stream.try_write(request) {
+                Ok(n) if n == request.len() => return Ok(()),
+                Ok(n) => {
+                    has_sent |= n > 0;
+                    request = &request[n..];
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.wait_to_send().await?;
+                    if self.reader.is_done() {
+                        // Answered before it had all: what is left of the request would be
+                        // taken for the next one.
+                        self.reader.close();
+                        return Ok(());
+                    }
+                }
+                Err(error) => return self.send_failed(&error, has_sent).await,
+            }
+        }
+    }
+
+    /// Waits until more can be sent; reads what comes meanwhile.
+    async fn wait_to_send(&mut self) -> Result<(), ExchangeError> {
+        let ready = self
+            .stream
+            .ready(Interest::READABLE | Interest::WRITABLE)
             .await
-            .is_ok();
-        if !is_ready {
-            return Err(ExchangeError::Stale(Box::new(request)));
+            .map_err(|error| ExchangeError::Failed(ClientError::broken("send", &error)))?;
+        if ready.is_readable() {
+            let received = std::future::poll_fn(|cx| match self.poll_receive(cx) {
+                Poll::Pending => Poll::Ready(Ok(())),
+                done => done,
+            });
+            received.await.map_err(ExchangeError::Failed)?;
         }
-        let response = sender.try_send_request(request);
-        let whole = async {
-            let response = response.await.map_err(|mut error| {
-                error.take_message().map_or_else(
-                    || ExchangeError::Failed(classify(error.error())),
-                    |request| ExchangeError::Stale(Box::new(request)),
-                )
-            })?;
-            read(response, keep).await.map_err(ExchangeError::Failed)
-        };
-        let result = driver.drive(whole).await;
-        match (result, &driver.error) {
-            // What broke the connection says more than 'canceled'.
-            (Err(ExchangeError::Failed(_)), Some(error)) => {
-                Err(ExchangeError::Failed(classify(error)))
-            }
-            (result, _) => result,
-        }
+        Ok(())
     }
-}
 
-async fn read(
-    response: Response<hyper::body::Incoming>,
-    keep: Keep,
-) -> Result<Answer, ClientError> {
-    let (head, mut incoming) = response.into_parts();
-    let mut first = Bytes::new();
-    let mut rest = BytesMut::new();
-    let mut kept = 0;
-    let most = match keep {
-        Keep::Excerpt => EXCERPT_BYTES,
-        Keep::All => MOST_BODY_BYTES,
-    };
-    while let Some(frame) = incoming.frame().await {
-        let Ok(mut data) = frame.map_err(|error| classify(&error))?.into_data() else {
-            continue;
-        };
-        if keep == Keep::All && kept + data.len() > most {
-            return Err(ClientError::new(
-                ErrorClass::Body,
-                format!("the answer is longer than {MOST_BODY_BYTES} bytes"),
-            ));
-        }
-        data.truncate(most - kept);
-        kept += data.len();
-        // Most answers come in one piece, which is then kept without a copy.
-        if first.is_empty() {
-            first = data;
-        } else if !data.is_empty() {
-            if rest.is_empty() {
-                rest.extend_from_slice(&first);
+    /// A server that has said why it hangs up is heard all the same.
+    async fn send_failed(
+        &mut self,
+        error: &io::Error,
+        has_sent: bool,
+    ) -> Result<(), ExchangeError> {
+        while !self.reader.is_done() {
+            let received = std::future::poll_fn(|cx| self.poll_receive(cx)).await;
+            if received.is_err() {
+                break;
             }
-            rest.extend_from_slice(&data);
         }
+        if self.reader.is_done() {
+            self.reader.close();
+            return Ok(());
+        }
+        if has_sent || !self.reader.is_untouched() {
+            let failed = ClientError::broken("send", error);
+            return Err(ExchangeError::Failed(failed));
+        }
+        // The very first bytes were refused: the server has seen nothing of it.
+        Err(ExchangeError::Stale)
     }
-    Ok(Answer {
-        status: head.status,
-        headers: head.headers,
-        body: if rest.is_empty() {
-            first
-        } else {
-            rest.freeze()
-        },
-    })
-}
 
-/// The class of a hyper error, by what it says of itself and by its cause.
-fn classify(error: &hyper::Error) -> ClientError {
-    let cause = error.source();
-    let io_kind = cause
-        .and_then(|cause| cause.downcast_ref::<io::Error>())
-        .map(io::Error::kind);
-    let is_protocol = error.is_parse()
-        || matches!(
-            io_kind,
-            Some(io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput)
-        );
-    let class = if is_protocol {
-        ErrorClass::Protocol
-    } else {
-        ErrorClass::Reset
-    };
-    let message = match cause {
-        Some(cause) => format!("{error}: {cause}"),
-        None => error.to_string(),
-    };
-    ClientError { class, message }
+    /// Reads once and parses what came.
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
+        let Self { stream, reader } = self;
+        SCRATCH.with_borrow_mut(|scratch| {
+            let mut buffer = ReadBuf::new(scratch);
+            // Not `try_read`: after a short read this one knows that there is no more, and
+            // spares the call that would say so.
+            let read = ready!(Pin::new(stream).poll_read(cx, &mut buffer));
+            Poll::Ready(match (read, buffer.filled()) {
+                (Err(error), _) => Err(ClientError::broken("receive", &error)),
+                (Ok(()), []) => reader.end(),
+                (Ok(()), bytes) => reader.feed(bytes),
+            })
+        })
+    }
 }

@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::client::{Answer, ClientError, Connection, ExchangeError, Keep, Outgoing};
+use super::answer::{Answer, Keep};
+use super::client::{ClientError, Connection, ExchangeError};
 use super::plan::LoadModel;
 use super::prepare::{Judged, Ready};
+use super::request::Outgoing;
 use super::slot::{Cancel, Seat, Sitter};
-use super::template::Dynamic;
 use super::thread::{Thread, nanoseconds};
 use super::workload::OnFailure;
 use crate::measure::{ErrorClass, Outcome, Sample};
@@ -181,28 +182,20 @@ async fn request(
     let user = seat.user;
     let address = thread.plan.addresses[seat.address];
     let Seat {
-        connection, slot, ..
+        connection,
+        slot,
+        buffer,
+        ..
     } = seat;
-    let outgoing = {
-        let mut random = thread.random.borrow_mut();
-        let mut counter = thread.counter.borrow_mut();
-        let mut dynamic = Dynamic {
-            captures,
-            random: &mut random,
-            counter: &mut counter,
-            user,
-        };
-        operation.request(&prepared.captures, &mut dynamic)
-    };
-    let answer = match outgoing {
-        Err(why) => Err(ClientError {
-            class: ErrorClass::Template,
-            message: why,
-        }),
+    let outgoing = thread.with_dynamic(captures, user, |dynamic| {
+        operation.request.build(&prepared.captures, dynamic, buffer)
+    });
+    let exchanged = match outgoing {
+        Err(why) => Err(ClientError::new(ErrorClass::Template, why)),
         Ok(outgoing) => {
-            let exchange = send(connection, address, outgoing, operation.keep());
+            let exchange = send(connection, address, &outgoing, operation.keep());
             match slot.guard(exchange).await {
-                Ok(answer) => answer,
+                Ok(exchanged) => exchanged,
                 Err(cancel) => {
                     // The answer may still come; this connection cannot tell it
                     // from the next one.
@@ -218,16 +211,23 @@ async fn request(
                             at,
                         };
                     }
-                    Err(ClientError {
-                        class: ErrorClass::Timeout,
-                        message: format!("no whole answer within {:?}", thread.plan.timeout),
-                    })
+                    Err(ClientError::new(
+                        ErrorClass::Timeout,
+                        format!("no whole answer within {:?}", thread.plan.timeout),
+                    ))
                 }
             }
         }
     };
     let at = Instant::now();
-    let judged = judge(thread, operation, answer, captures, user);
+    let judged = match (exchanged, &connection) {
+        (Ok(()), Some(connection)) => judge(thread, operation, connection.answer(), captures, user),
+        (Err(error), _) => Judged {
+            outcome: Outcome::Error(error.class),
+            why: Some(error.message),
+        },
+        (Ok(()), None) => unreachable!("an answer was read on a connection"),
+    };
     if let Some(why) = judged.why {
         thread.note_failure(at, || {
             format!("{}: {why}", prepared.names[operation.name as usize])
@@ -242,65 +242,51 @@ async fn request(
 fn judge(
     thread: &Thread,
     operation: &Ready,
-    answer: Result<Answer, ClientError>,
+    answer: &Answer,
     captures: &mut [Option<Value>],
     user: u32,
 ) -> Judged {
-    let answer = match answer {
-        Ok(answer) => answer,
-        Err(error) => {
-            return Judged {
-                outcome: Outcome::Error(error.class),
-                why: Some(error.message),
-            };
-        }
-    };
     let mut found = Vec::new();
-    let judged = {
-        let mut random = thread.random.borrow_mut();
-        let mut counter = thread.counter.borrow_mut();
-        let mut dynamic = Dynamic {
-            captures,
-            random: &mut random,
-            counter: &mut counter,
-            user,
-        };
-        operation.judge(&thread.plan.prepared, &answer, &mut dynamic, &mut found)
-    };
+    let judged = thread.with_dynamic(captures, user, |dynamic| {
+        operation.judge(&thread.plan.prepared, answer, dynamic, &mut found)
+    });
     for (slot, value) in found {
         captures[slot] = Some(value);
     }
     judged
 }
 
-/// Sends on the seat's connection, or on a new one where it has been closed.
+/// Sends on the seat's connection, or on a new one where it has been closed; the answer
+/// is then the connection's.
 pub(super) async fn send(
     connection: &mut Option<Connection>,
     address: std::net::SocketAddr,
-    mut outgoing: Outgoing,
+    outgoing: &Outgoing<'_>,
     keep: Keep,
-) -> Result<Answer, ClientError> {
+) -> Result<(), ClientError> {
+    if connection.as_ref().is_some_and(|open| !open.is_reusable()) {
+        *connection = None;
+    }
     loop {
         let was_open = connection.is_some();
-        if connection.is_none() {
-            *connection = Some(Connection::open(address).await?);
-        }
-        let open = connection.as_mut().expect("it has just been opened");
+        let open = match connection {
+            Some(open) => open,
+            None => connection.insert(Connection::open(address).await?),
+        };
         match open.exchange(outgoing, keep).await {
-            Ok(answer) => return Ok(answer),
+            Ok(()) => return Ok(()),
             Err(ExchangeError::Failed(error)) => {
                 *connection = None;
                 return Err(error);
             }
-            Err(ExchangeError::Stale(unsent)) => {
+            Err(ExchangeError::Stale) => {
                 *connection = None;
                 if !was_open {
-                    return Err(ClientError {
-                        class: ErrorClass::Reset,
-                        message: "the new connection was closed at once".to_owned(),
-                    });
+                    return Err(ClientError::new(
+                        ErrorClass::Reset,
+                        "the new connection was closed at once",
+                    ));
                 }
-                outgoing = *unsent;
             }
         }
     }

@@ -6,7 +6,7 @@
 //! only captures are still open. Outside of strings a value is sent as it is,
 //! so that `${id}` can be a number or a whole object. Pure.
 
-use hyper::header::{CONTENT_TYPE, HeaderName};
+use http::header::{CONTENT_TYPE, HeaderName};
 use serde_json::Value;
 
 use super::template::{Piece, Pieces, plain, push_escaped};

@@ -1,12 +1,12 @@
 use std::path::Path;
 
-use http_body_util::BodyExt as _;
 use indexmap::IndexMap;
 use proptest::prelude::*;
 
 use super::*;
 use crate::load::plan::Target;
 use crate::load::prepare::prepare;
+use crate::load::request::RequestBuffer;
 use crate::load::template::{Counter, Dynamic};
 use crate::load::workload::Workload;
 
@@ -45,17 +45,13 @@ fn sent(content_type: &str, body: &str, field: &str, capture: &Value, cell: &str
             counter: &mut Counter::new(0, 1),
             user: 0,
         };
+        let mut buffer = RequestBuffer::default();
         let request = prepared.operations[step]
-            .request(&prepared.captures, &mut dynamic)
+            .request
+            .build(&prepared.captures, &mut dynamic, &mut buffer)
             .unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap();
-        let bytes = runtime
-            .block_on(request.into_body().collect())
-            .unwrap()
-            .to_bytes();
-        String::from_utf8(bytes.to_vec()).unwrap()
+        let text = str::from_utf8(request.bytes()).unwrap();
+        text.split_once("\r\n\r\n").unwrap().1.to_owned()
     };
     let (from_file, inline) = (body_of(1), body_of(2));
     assert_eq!(from_file, inline, "one rule for both kinds of text");

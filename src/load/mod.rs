@@ -7,7 +7,9 @@
 //! `step_file`, `expand`, `template`, `json_body` (what is sent),
 //! `prepare` (made ready), `generator` with `conductor` (threads and phases),
 //! `seed` (journeys without windows), `thread`, `slot`, `journey`, `closed`, `open`,
-//! `fine_timer` (one load thread), `client` (one connection), `pinning` (threads kept on CPUs).
+//! `fine_timer` (one load thread), `request`, `answer` (bytes), `client` (one connection),
+//! `pinning` (threads kept on CPUs).
+mod answer;
 mod client;
 mod closed;
 mod conductor;
@@ -21,6 +23,7 @@ mod open;
 mod pinning;
 mod plan;
 mod prepare;
+mod request;
 mod seed;
 mod slot;
 mod step_file;

@@ -5,15 +5,15 @@
 
 use std::time::{Duration, Instant};
 
-use http_body_util::BodyExt;
-use hyper::header::HeaderMap;
 use indexmap::IndexMap;
 
-use super::client::{ClientError, Connection, Keep};
+use super::answer::{Answer, Keep};
+use super::client::{ClientError, Connection};
 use super::generator::LoadError;
 use super::journey::send;
 use super::plan::Target;
 use super::prepare::prepare;
+use super::request::{Outgoing, RequestBuffer};
 use super::template::{Counter, Dynamic};
 use super::workload::{OnFailure, Workload};
 use crate::measure::{ErrorClass, Outcome};
@@ -79,6 +79,7 @@ pub async fn once(
     let mut random = fastrand::Rng::new();
     let mut counter = Counter::new(0, 1);
     let mut connection: Option<Connection> = None;
+    let mut buffer = RequestBuffer::default();
     let mut exchanges = Vec::new();
     for operation in &prepared.operations {
         let mut dynamic = Dynamic {
@@ -96,37 +97,31 @@ pub async fn once(
             latency: Duration::ZERO,
         };
         let mut found = Vec::new();
-        match operation.request(&prepared.captures, &mut dynamic) {
-            Err(why) => fail(
-                &mut exchange,
-                ClientError {
-                    class: ErrorClass::Template,
-                    message: why,
-                },
-            ),
+        let request = &operation.request;
+        match request.build(&prepared.captures, &mut dynamic, &mut buffer) {
+            Err(why) => fail(&mut exchange, ClientError::new(ErrorClass::Template, why)),
             Ok(outgoing) => {
-                exchange.request = Some(describe(&outgoing).await);
+                exchange.request = Some(describe(&outgoing));
                 let sent = Instant::now();
-                let sending = send(&mut connection, address, outgoing, Keep::All);
+                let sending = send(&mut connection, address, &outgoing, Keep::All);
                 let answer = tokio::time::timeout(timeout, sending).await;
                 exchange.latency = sent.elapsed();
                 match answer {
-                    Ok(Ok(answer)) => {
-                        let judged = operation.judge(&prepared, &answer, &mut dynamic, &mut found);
+                    Ok(Ok(())) => {
+                        let answer = answer_on(connection.as_ref());
+                        let judged = operation.judge(&prepared, answer, &mut dynamic, &mut found);
                         exchange.outcome = judged.outcome;
                         exchange.why = judged.why;
-                        exchange.answer = Some(ReceivedAnswer {
-                            status: answer.status.as_u16(),
-                            headers: described(&answer.headers),
-                            body: String::from_utf8_lossy(&answer.body).into_owned(),
-                        });
+                        exchange.answer = Some(ReceivedAnswer::of(answer));
                     }
                     Ok(Err(error)) => fail(&mut exchange, error),
                     Err(_) => {
                         connection = None;
                         let message = format!("no whole answer within {timeout:?}");
-                        let class = ErrorClass::Timeout;
-                        fail(&mut exchange, ClientError { class, message });
+                        fail(
+                            &mut exchange,
+                            ClientError::new(ErrorClass::Timeout, message),
+                        );
                     }
                 }
             }
@@ -148,24 +143,43 @@ fn fail(exchange: &mut Exchange, error: ClientError) {
     exchange.why = Some(error.message);
 }
 
-async fn describe(outgoing: &super::client::Outgoing) -> SentRequest {
-    let Ok(body) = outgoing.body().clone().collect().await;
-    SentRequest {
-        method: outgoing.method().to_string(),
-        path: outgoing.uri().to_string(),
-        headers: described(outgoing.headers()),
-        body: String::from_utf8_lossy(&body.to_bytes()).into_owned(),
+/// The answer that a finished exchange left.
+pub(super) fn answer_on(connection: Option<&Connection>) -> &Answer {
+    connection
+        .map(Connection::answer)
+        .expect("an answer was read on a connection")
+}
+
+impl ReceivedAnswer {
+    fn of(answer: &Answer) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self {
+            status: answer.status(),
+            headers: answer
+                .headers()
+                .map(|(name, value)| (name.to_ascii_lowercase(), text(value)))
+                .collect(),
+            body: text(answer.body()),
+        }
     }
 }
 
-fn described(headers: &HeaderMap) -> Vec<(String, String)> {
-    headers
-        .iter()
-        .map(|(name, value)| {
-            let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
-            (name.to_string(), value)
-        })
-        .collect()
+/// A request taken apart again: it was built as text, line by line.
+fn describe(outgoing: &Outgoing<'_>) -> SentRequest {
+    let text = String::from_utf8_lossy(outgoing.bytes());
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    let mut lines = head.split("\r\n");
+    let mut first = lines.next().unwrap_or_default().split(' ');
+    let mut word = || first.next().unwrap_or_default().to_owned();
+    SentRequest {
+        method: word(),
+        path: word(),
+        headers: lines
+            .filter_map(|line| line.split_once(": "))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
+        body: body.to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -1,22 +1,20 @@
 //! A workload made ready for one target: what is constant is built once.
 //!
-//! Cell values and environment are put in, constant parts (URI, headers, body)
-//! become what hyper sends, and what is still open stays a template. Also checks
-//! an answer against the step's `expect`, since both know the same operation.
+//! Cell values and environment are put in, constant parts become bytes (`request`), and
+//! what is still open stays a template. Also checks an answer against the step's
+//! `expect`, since both know the same operation.
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
-use hyper::{Method, Request, Uri};
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use super::client::{Answer, Keep, Outgoing};
+use super::answer::{Answer, EXCERPT_BYTES, Keep};
 use super::json_body;
 use super::plan::Target;
+use super::request::{RequestTemplate, missing};
 use super::template::{Dynamic, JsonTemplate, Pieces, plain};
 use super::workload::{Body, Capture, CaptureSource, Expect, OnFailure, Operation, Workload};
 use crate::measure::{ErrorClass, Outcome};
+use crate::reported::JsonPaths;
 use crate::scalar::Scalar;
 
 /// Everything a load thread needs of a workload.
@@ -36,26 +34,11 @@ pub(super) struct Ready {
     /// Index of its name.
     pub(super) name: u32,
     pub(super) think: std::time::Duration,
-    method: Method,
-    uri: ReadyUri,
-    headers: HeaderMap,
-    open_headers: Vec<(HeaderName, Pieces)>,
-    body: ReadyBody,
+    pub(super) request: RequestTemplate,
     expect: Expect,
     captures: Vec<Capture>,
-}
-
-#[derive(Debug)]
-enum ReadyUri {
-    Fixed(Uri),
-    Open(Pieces),
-}
-
-#[derive(Debug)]
-enum ReadyBody {
-    Fixed(Bytes),
-    Text(Pieces),
-    Json(JsonTemplate<Pieces>),
+    /// Where the answer's JSON is looked into: for what is expected, then for captures.
+    paths: JsonPaths,
 }
 
 /// Why a workload cannot be used with these values.
@@ -186,45 +169,13 @@ fn ready(
     target: &Target,
     names: &mut Vec<String>,
 ) -> Result<Ready, String> {
-    let path = operation.path.prefixed(&target.base_path);
-    let uri = match path.as_text() {
-        Some(text) => ReadyUri::Fixed(parse_uri(&text)?),
-        None => ReadyUri::Open(path),
-    };
-    let mut headers = HeaderMap::new();
-    headers.insert(HOST, header_value(&target.host)?);
-    headers.insert(USER_AGENT, HeaderValue::from_static("nightsweep"));
-    let mut open_headers = Vec::new();
-    for (header, value) in operation.headers {
-        match value.as_text() {
-            Some(text) => {
-                headers.insert(header, header_value(&text)?);
-            }
-            None => open_headers.push((header, value)),
-        }
-    }
-    let body = match operation.body {
-        Body::None => ReadyBody::Fixed(Bytes::new()),
-        Body::Text(text) => match text.as_text() {
-            Some(text) => ReadyBody::Fixed(text.into()),
-            None => ReadyBody::Text(text),
-        },
-        Body::Json(value) if value.is_constant() => {
-            let mut random = fastrand::Rng::with_seed(0);
-            let mut counter = super::template::Counter::new(0, 1);
-            let mut nothing = Dynamic {
-                captures: &[],
-                random: &mut random,
-                counter: &mut counter,
-                user: 0,
-            };
-            let value = value
-                .value(&mut nothing)
-                .expect("a constant value has no capture");
-            ReadyBody::Fixed(value.to_string().into())
-        }
-        Body::Json(value) => ReadyBody::Json(value),
-    };
+    let request = RequestTemplate::new(
+        operation.method,
+        operation.path.prefixed(&target.base_path),
+        &target.host,
+        operation.headers,
+        operation.body,
+    )?;
     let index = names
         .iter()
         .position(|known| known == name)
@@ -235,75 +186,26 @@ fn ready(
     Ok(Ready {
         name: u32::try_from(index).expect("a journey has at most ten thousand operations"),
         think: operation.think,
-        method: operation.method,
-        uri,
-        headers,
-        open_headers,
-        body,
+        request,
+        paths: paths_of(&operation.expect, &operation.captures),
         expect: operation.expect,
         captures: operation.captures,
     })
 }
 
-fn parse_uri(text: &str) -> Result<Uri, String> {
-    // Origin form only: `//host` or `http://` would name another server.
-    if !text.starts_with('/') {
-        return Err(format!("the path \"{text}\" does not start with `/`"));
-    }
-    text.parse()
-        .map_err(|error| format!("the path \"{text}\" is not usable ({error})"))
-}
-
-fn header_value(text: &str) -> Result<HeaderValue, String> {
-    HeaderValue::from_str(text).map_err(|_| "a header value holds a control character".to_owned())
+fn paths_of(expect: &Expect, captures: &[Capture]) -> JsonPaths {
+    let expected = expect.json.iter().map(|(path, _)| path);
+    let captured = captures.iter().filter_map(|capture| match &capture.source {
+        CaptureSource::Json(path) => Some(path),
+        CaptureSource::Header(_) => None,
+    });
+    JsonPaths::new(expected.chain(captured).cloned().collect())
 }
 
 impl Ready {
-    /// Builds the request; the error says what could not be filled.
-    pub(super) fn request(
-        &self,
-        names: &[String],
-        dynamic: &mut Dynamic<'_>,
-    ) -> Result<Outgoing, String> {
-        let captures = dynamic.captures;
-        let unset = |slot: usize| missing(names, captures, slot);
-        let mut text = String::new();
-        let uri = match &self.uri {
-            ReadyUri::Fixed(uri) => uri.clone(),
-            ReadyUri::Open(pieces) => {
-                pieces.render_text(&mut text, dynamic).map_err(unset)?;
-                parse_uri(&text)?
-            }
-        };
-        let mut headers = self.headers.clone();
-        for (name, pieces) in &self.open_headers {
-            text.clear();
-            pieces.render_text(&mut text, dynamic).map_err(unset)?;
-            headers.insert(name.clone(), header_value(&text)?);
-        }
-        let body = match &self.body {
-            ReadyBody::Fixed(bytes) => bytes.clone(),
-            ReadyBody::Text(pieces) => {
-                let mut body = String::new();
-                pieces.render(&mut body, dynamic).map_err(unset)?;
-                body.into()
-            }
-            ReadyBody::Json(value) => value.value(dynamic).map_err(unset)?.to_string().into(),
-        };
-        let mut request = Request::new(Full::new(body));
-        *request.method_mut() = self.method.clone();
-        *request.uri_mut() = uri;
-        *request.headers_mut() = headers;
-        Ok(request)
-    }
-
     /// How much of the answer's body this operation looks at.
     pub(super) fn keep(&self) -> Keep {
-        let captures_json = self
-            .captures
-            .iter()
-            .any(|capture| matches!(capture.source, CaptureSource::Json(_)));
-        if captures_json || !self.expect.json.is_empty() || self.expect.contains.is_some() {
+        if !self.paths.is_empty() || self.expect.contains.is_some() {
             Keep::All
         } else {
             Keep::Excerpt
@@ -318,7 +220,7 @@ impl Ready {
         dynamic: &mut Dynamic<'_>,
         captured: &mut Vec<(usize, Value)>,
     ) -> Judged {
-        let status = answer.status.as_u16();
+        let status = answer.status();
         let is_expected = if self.expect.statuses.is_empty() {
             (200..300).contains(&status)
         } else {
@@ -349,7 +251,7 @@ impl Ready {
             let statuses: Vec<String> = self.expect.statuses.iter().map(u16::to_string).collect();
             statuses.join(" or ")
         };
-        let excerpt = excerpt(&answer.body);
+        let excerpt = excerpt(answer.body());
         format!("status {status} where {expected} was expected{excerpt}")
     }
 
@@ -361,54 +263,31 @@ impl Ready {
         captured: &mut Vec<(usize, Value)>,
     ) -> Result<(), String> {
         if let Some(contains) = &self.expect.contains {
-            let mut text = String::new();
-            let known = dynamic.captures;
-            contains
-                .render_text(&mut text, dynamic)
-                .map_err(|slot| missing(&prepared.captures, known, slot))?;
-            let needle = text.as_bytes();
-            let is_found = needle.is_empty()
-                || answer
-                    .body
-                    .windows(needle.len())
-                    .any(|window| window == needle);
-            if !is_found {
-                return Err(format!(
-                    "the body does not contain \"{text}\"{}",
-                    excerpt(&answer.body)
-                ));
-            }
+            check_contains(contains, prepared, answer, dynamic)?;
         }
-        let document = if self.keep() == Keep::All && self.looks_into_json() {
-            Some(
-                serde_json::from_slice::<Value>(&answer.body).map_err(|error| {
-                    format!("the body is not JSON ({error}){}", excerpt(&answer.body))
-                })?,
-            )
+        let found = if self.paths.is_empty() {
+            Vec::new()
         } else {
-            None
+            self.paths.find(answer.body()).map_err(|error| {
+                format!("the body is not JSON ({error}){}", excerpt(answer.body()))
+            })?
         };
-        if let Some(document) = &document {
-            self.check_json(prepared, document, dynamic)?;
-        }
+        // What is expected stands before what is captured.
+        let mut found = found.into_iter();
+        self.check_json(prepared, &mut found, dynamic)?;
         let mut outcome = Ok(());
         for capture in &self.captures {
             let value = match &capture.source {
-                CaptureSource::Json(path) => document
-                    .as_ref()
-                    .and_then(|document| path.find(document))
-                    .cloned()
-                    .ok_or_else(|| {
-                        format!(
-                            "the body has no `{}`{}",
-                            path.as_str(),
-                            excerpt(&answer.body)
-                        )
-                    }),
+                CaptureSource::Json(path) => found.next().flatten().ok_or_else(|| {
+                    format!(
+                        "the body has no `{}`{}",
+                        path.as_str(),
+                        excerpt(answer.body())
+                    )
+                }),
                 CaptureSource::Header(name) => answer
-                    .headers
-                    .get(name)
-                    .and_then(|value| value.to_str().ok())
+                    .header(name.as_str())
+                    .and_then(|value| str::from_utf8(value).ok())
                     .map(|value| Value::String(value.to_owned()))
                     .ok_or_else(|| format!("the answer has no header `{name}`")),
             };
@@ -421,18 +300,10 @@ impl Ready {
         outcome
     }
 
-    fn looks_into_json(&self) -> bool {
-        !self.expect.json.is_empty()
-            || self
-                .captures
-                .iter()
-                .any(|capture| matches!(capture.source, CaptureSource::Json(_)))
-    }
-
     fn check_json(
         &self,
         prepared: &Prepared,
-        document: &Value,
+        found: &mut impl Iterator<Item = Option<Value>>,
         dynamic: &mut Dynamic<'_>,
     ) -> Result<(), String> {
         let known = dynamic.captures;
@@ -440,9 +311,12 @@ impl Ready {
             let expected = expected
                 .value(dynamic)
                 .map_err(|slot| missing(&prepared.captures, known, slot))?;
-            let found = path.find(document);
-            if !found.is_some_and(|found| is_same(found, &expected)) {
-                let found = found.map_or_else(|| "nothing".to_owned(), Value::to_string);
+            let found = found.next().flatten();
+            if !found
+                .as_ref()
+                .is_some_and(|found| is_same(found, &expected))
+            {
+                let found = found.map_or_else(|| "nothing".to_owned(), |found| found.to_string());
                 return Err(format!(
                     "`{}` is {found} where {expected} was expected",
                     path.as_str()
@@ -453,13 +327,24 @@ impl Ready {
     }
 }
 
-/// Why a capture could not be filled in.
-fn missing(names: &[String], captures: &[Option<Value>], slot: usize) -> String {
-    let name = &names[slot];
-    match captures.get(slot) {
-        Some(Some(Value::Null)) => format!("`${{{name}}}` was captured as null, which is no text"),
-        _ => format!("`${{{name}}}` was not captured"),
+fn check_contains(
+    contains: &Pieces,
+    prepared: &Prepared,
+    answer: &Answer,
+    dynamic: &mut Dynamic<'_>,
+) -> Result<(), String> {
+    let mut text = String::new();
+    let known = dynamic.captures;
+    contains
+        .render_text(&mut text, dynamic)
+        .map_err(|slot| missing(&prepared.captures, known, slot))?;
+    let needle = text.as_bytes();
+    let mut windows = answer.body().windows(needle.len().max(1));
+    if needle.is_empty() || windows.any(|window| window == needle) {
+        return Ok(());
     }
+    let excerpt = excerpt(answer.body());
+    Err(format!("the body does not contain \"{text}\"{excerpt}"))
 }
 
 /// Equal values; a text and a number or truth value are equal when they read the
@@ -478,8 +363,8 @@ fn is_same(found: &Value, expected: &Value) -> bool {
 }
 
 /// `: ` and the first characters of a body on one line, or nothing.
-fn excerpt(body: &[u8]) -> String {
-    let shown = &body[..body.len().min(super::client::EXCERPT_BYTES)];
+pub(super) fn excerpt(body: &[u8]) -> String {
+    let shown = &body[..body.len().min(EXCERPT_BYTES)];
     let text: String = String::from_utf8_lossy(shown)
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })

@@ -13,11 +13,14 @@ use futures_util::future::try_join_all;
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use super::client::{Connection, Keep};
+use super::answer::Keep;
+use super::client::Connection;
 use super::generator::LoadError;
 use super::journey::send;
+use super::once::answer_on;
 use super::plan::Target;
 use super::prepare::{Prepared, prepare};
+use super::request::RequestBuffer;
 use super::template::{Counter, Dynamic};
 use super::workload::Workload;
 use crate::measure::Outcome;
@@ -86,6 +89,7 @@ async fn run_user(
         address: plan.target.addresses[user as usize % plan.target.addresses.len()],
         timeout: plan.timeout,
         connection: None,
+        buffer: RequestBuffer::default(),
         random: fastrand::Rng::with_seed(plan.seed.wrapping_add(u64::from(user))),
         // Numbers that no two users share.
         counter: Counter::new(user as usize, users as usize),
@@ -113,6 +117,7 @@ struct Session {
     address: SocketAddr,
     timeout: Duration,
     connection: Option<Connection>,
+    buffer: RequestBuffer,
     random: fastrand::Rng,
     counter: Counter,
     user: u32,
@@ -131,17 +136,19 @@ impl Session {
                 user: self.user,
             };
             let outgoing = operation
-                .request(&prepared.captures, &mut dynamic)
+                .request
+                .build(&prepared.captures, &mut dynamic, &mut self.buffer)
                 .map_err(failed)?;
-            let sending = send(&mut self.connection, self.address, outgoing, Keep::All);
-            let answer = match tokio::time::timeout(self.timeout, sending).await {
-                Ok(answer) => answer.map_err(|error| failed(error.message))?,
+            let sending = send(&mut self.connection, self.address, &outgoing, Keep::All);
+            match tokio::time::timeout(self.timeout, sending).await {
+                Ok(sent) => sent.map_err(|error| failed(error.message))?,
                 Err(_) => return Err(failed(format!("no whole answer within {:?}", self.timeout))),
-            };
+            }
+            let answer = answer_on(self.connection.as_ref());
             let mut found = Vec::new();
-            let judged = operation.judge(prepared, &answer, &mut dynamic, &mut found);
+            let judged = operation.judge(prepared, answer, &mut dynamic, &mut found);
             if judged.outcome != Outcome::Success {
-                let status = answer.status.as_u16();
+                let status = answer.status();
                 let why = judged.why.unwrap_or_else(|| format!("status {status}"));
                 return Err(failed(why));
             }

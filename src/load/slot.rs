@@ -11,6 +11,7 @@ use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use super::client::Connection;
+use super::request::RequestBuffer;
 
 /// Why a request was taken away from its task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,6 +91,8 @@ impl Slot {
 #[derive(Debug)]
 pub(super) struct Seat {
     pub(super) connection: Option<Connection>,
+    /// Where its requests are built.
+    pub(super) buffer: RequestBuffer,
     /// Which of the target's addresses it connects to, for as long as the seat lives.
     pub(super) address: usize,
     pub(super) slot: Rc<Slot>,

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use hyper::Method;
-use hyper::header::HeaderName;
+use http::Method;
+use http::header::HeaderName;
 use serde_json::Value;
 use toml::Spanned;
 use toml::de::DeValue;

@@ -341,6 +341,20 @@ pub(super) fn plain(value: &Value) -> String {
     }
 }
 
+fn push_json(out: &mut String, value: &Value) {
+    match value {
+        Value::String(text) => {
+            out.push('"');
+            push_escaped(out, text);
+            out.push('"');
+        }
+        other => {
+            // Writing to a String cannot fail.
+            let _ = write!(out, "{other}");
+        }
+    }
+}
+
 fn push_plain(out: &mut String, value: &Value) {
     match value {
         Value::String(text) => out.push_str(text),
@@ -490,8 +504,54 @@ impl JsonTemplate<Pieces> {
         })
     }
 
-    /// Whether the value is the same for every request.
-    pub(super) fn is_constant(&self) -> bool {
+    /// Appends the JSON text of this request: what [`JsonTemplate::value`] would print,
+    /// without making it first.
+    pub(super) fn render(&self, out: &mut String, dynamic: &mut Dynamic<'_>) -> Result<(), usize> {
+        match self {
+            Self::Literal(value) => push_json(out, value),
+            Self::Text(pieces) => push_json(out, &pieces.value(dynamic)?),
+            Self::Array(items) => {
+                out.push('[');
+                for (index, item) in items.iter().enumerate() {
+                    if index > 0 {
+                        out.push(',');
+                    }
+                    item.render(out, dynamic)?;
+                }
+                out.push(']');
+            }
+            Self::Object(fields) => {
+                out.push('{');
+                for (index, (key, value)) in fields.iter().enumerate() {
+                    out.push_str(if index > 0 { ",\"" } else { "\"" });
+                    push_escaped(out, key);
+                    out.push_str("\":");
+                    value.render(out, dynamic)?;
+                }
+                out.push('}');
+            }
+        }
+        Ok(())
+    }
+
+    /// The JSON text, where it is the same for every request.
+    pub(super) fn as_constant(&self) -> Option<String> {
+        if !self.is_constant() {
+            return None;
+        }
+        let (mut random, mut counter) = (fastrand::Rng::with_seed(0), Counter::new(0, 1));
+        let mut nothing = Dynamic {
+            captures: &[],
+            random: &mut random,
+            counter: &mut counter,
+            user: 0,
+        };
+        let mut text = String::new();
+        self.render(&mut text, &mut nothing).ok()?;
+        Some(text)
+    }
+
+    fn is_constant(&self) -> bool {
         match self {
             Self::Literal(_) => true,
             Self::Text(pieces) => pieces.as_text().is_some(),

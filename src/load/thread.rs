@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -24,8 +25,9 @@ use super::fine_timer::FineTimer;
 use super::open::{self, OpenState};
 use super::plan::LoadModel;
 use super::prepare::Prepared;
+use super::request::RequestBuffer;
 use super::slot::{Cancel, Seat, Sitter, Slot};
-use super::template::Counter;
+use super::template::{Counter, Dynamic};
 use crate::cpus::CpuSet;
 use crate::measure::{Outcome, Sample, Unpaced};
 
@@ -259,6 +261,7 @@ impl Thread {
             let id = u32::try_from(ordinal).expect("fewer seats than a process can have sockets");
             Seat {
                 connection: None,
+                buffer: RequestBuffer::default(),
                 address,
                 slot,
                 user: id,
@@ -375,6 +378,21 @@ impl Thread {
             self.last_failure.set(Some(now));
             self.batch.borrow_mut().failures.push(words());
         }
+    }
+
+    /// Lends out what changes from request to request.
+    pub(super) fn with_dynamic<T>(
+        &self,
+        captures: &[Option<Value>],
+        user: u32,
+        use_it: impl FnOnce(&mut Dynamic<'_>) -> T,
+    ) -> T {
+        use_it(&mut Dynamic {
+            captures,
+            random: &mut self.random.borrow_mut(),
+            counter: &mut self.counter.borrow_mut(),
+            user,
+        })
     }
 
     fn begin(self: &Rc<Self>, clock: PhaseClock) {

@@ -19,8 +19,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hyper::Method;
-use hyper::header::HeaderName;
+use http::Method;
+use http::header::HeaderName;
 
 use super::template::{JsonTemplate, Pieces};
 use super::workload_file;

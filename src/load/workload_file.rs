@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use hyper::header::HeaderName;
+use http::header::HeaderName;
 use indexmap::IndexMap;
 use serde_json::Value;
 use toml::de::DeValue;

@@ -16,7 +16,7 @@ pub struct JsonPath {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Step {
+pub(super) enum Step {
     Name(String),
     Index(usize),
 }
@@ -78,10 +78,20 @@ impl JsonPath {
 
     /// The value it leads to, if there is one.
     pub fn find<'v>(&self, value: &'v Value) -> Option<&'v Value> {
-        self.steps.iter().try_fold(value, |value, step| match step {
+        self.find_from(0, value)
+    }
+
+    /// The same where so many steps have been taken already.
+    pub(super) fn find_from<'v>(&self, n_taken: usize, value: &'v Value) -> Option<&'v Value> {
+        let steps = self.steps.get(n_taken..)?;
+        steps.iter().try_fold(value, |value, step| match step {
             Step::Name(name) => value.as_object()?.get(name),
             Step::Index(index) => value.as_array()?.get(*index),
         })
+    }
+
+    pub(super) fn steps(&self) -> &[Step] {
+        &self.steps
     }
 
     /// The path as written.

@@ -4,6 +4,7 @@
 //! expectations of a workload use the same JSON paths. Pure: no address, no clock.
 
 mod json_path;
+mod json_paths;
 mod series;
 
 use std::fmt;
@@ -11,6 +12,7 @@ use std::fmt;
 use serde_json::Value;
 
 pub use json_path::JsonPath;
+pub use json_paths::JsonPaths;
 pub use series::Series;
 
 /// The place of one value in an answer.

@@ -1,0 +1,519 @@
+//! An answer of HTTP/1.1, read from bytes as they come.
+//!
+//! Pure: bytes in, an answer or a mistake out; `client` does the reading. One reader
+//! serves a connection for as long as it lives, so that its buffers are made once.
+//!
+//! **Source**: RFC 9112: section 6.3 says where a body ends, 7.1 what chunks look like,
+//! 9.3 whether the connection can be used again; RFC 9110, 15.2, what interim answers are.
+//! **Invariant**: whatever the bytes, reading ends: every byte is looked at a bounded number
+//! of times, and what is kept is bounded.
+
+use httparse::{ParserConfig, Status};
+
+use super::client::ClientError;
+use crate::measure::ErrorClass;
+
+/// Most bytes of an answer's body that are kept. **Units**: bytes.
+///
+/// Far above what a step can want to look into, far below the host's memory.
+const MOST_BODY_BYTES: usize = 64 << 20;
+/// Most bytes of an answer's head, and of the trailers behind its chunks. **Units**: bytes.
+const MOST_HEAD_BYTES: usize = 256 << 10;
+/// Most headers of an answer.
+const MOST_HEADERS: usize = 128;
+/// Most interim answers before the answer itself.
+const MOST_INTERIM: u32 = 32;
+/// So much of an unexpected answer is kept to say what it was. **Units**: bytes.
+pub(super) const EXCERPT_BYTES: usize = 200;
+/// Buffers above this are given back after an exchange: ten thousand users share one
+/// memory. **Units**: bytes.
+const KEPT_CAPACITY: usize = 16 << 10;
+
+/// How much of an answer's body is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// The first bytes alone; the rest is read and dropped.
+    Excerpt,
+    /// All of it.
+    All,
+}
+
+/// A whole answer.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    status: u16,
+    /// Status line and headers as they came.
+    head: Vec<u8>,
+    /// As much of the body as was asked for.
+    body: Vec<u8>,
+}
+
+impl Answer {
+    pub(super) fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// As much of the body as was asked for.
+    pub(super) fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// Names and values, in the order in which they came.
+    pub(super) fn headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        // The head was parsed once and found good; what is no pair is the status line.
+        self.head.split(|byte| *byte == b'\n').filter_map(|line| {
+            let colon = line.iter().position(|byte| *byte == b':')?;
+            let name = str::from_utf8(&line[..colon]).ok()?;
+            let is_name = !name.is_empty() && !name.contains(' ') && !name.contains('/');
+            is_name.then(|| (name, line[colon + 1..].trim_ascii()))
+        })
+    }
+
+    /// The first header of a name, whatever its case.
+    pub(super) fn header(&self, name: &str) -> Option<&[u8]> {
+        let mut headers = self.headers();
+        headers
+            .find(|(known, _)| known.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value)
+    }
+}
+
+/// What of the answer comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Head,
+    /// So many bytes of the body.
+    Sized(u64),
+    ChunkSize {
+        size: u64,
+        has_digits: bool,
+    },
+    /// What stands behind a chunk's size, to the end of the line.
+    ChunkExtension(u64),
+    ChunkData(u64),
+    ChunkEnd,
+    /// Lines behind the last chunk; how long the line under way is.
+    Trailer(usize),
+    UntilClose,
+    Done,
+}
+
+/// Reads one answer after the other.
+#[derive(Debug)]
+pub(super) struct AnswerReader {
+    state: State,
+    answer: Answer,
+    keep: Keep,
+    answers_head: bool,
+    is_reusable: bool,
+    n_interim: u32,
+    n_trailer_bytes: usize,
+}
+
+impl Default for AnswerReader {
+    fn default() -> Self {
+        Self {
+            state: State::Done,
+            answer: Answer::default(),
+            keep: Keep::Excerpt,
+            answers_head: false,
+            is_reusable: true,
+            n_interim: 0,
+            n_trailer_bytes: 0,
+        }
+    }
+}
+
+impl AnswerReader {
+    /// Forgets the answer before and waits for one.
+    ///
+    /// `answers_head`: the request's method is HEAD, so no body follows.
+    pub(super) fn begin(&mut self, keep: Keep, answers_head: bool) {
+        for buffer in [&mut self.answer.head, &mut self.answer.body] {
+            buffer.clear();
+            buffer.shrink_to(KEPT_CAPACITY);
+        }
+        self.state = State::Head;
+        self.keep = keep;
+        self.answers_head = answers_head;
+        self.is_reusable = true;
+        self.n_interim = 0;
+        self.n_trailer_bytes = 0;
+    }
+
+    /// Whether the answer is whole.
+    pub(super) fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// Whether nothing of the answer has come yet.
+    pub(super) fn is_untouched(&self) -> bool {
+        self.state == State::Head && self.answer.head.is_empty() && self.n_interim == 0
+    }
+
+    /// Whether another request may follow on the same connection.
+    pub(super) fn is_reusable(&self) -> bool {
+        self.is_reusable
+    }
+
+    /// Nothing more may be sent on this connection.
+    pub(super) fn close(&mut self) {
+        self.is_reusable = false;
+    }
+
+    /// The answer, once it is whole.
+    pub(super) fn answer(&self) -> &Answer {
+        &self.answer
+    }
+
+    /// Takes the next bytes.
+    ///
+    /// Bytes behind the answer's end are dropped, and the connection with them.
+    /// **Errors**: what is no HTTP, a body that is longer than can be kept.
+    pub(super) fn feed(&mut self, mut bytes: &[u8]) -> Result<(), ClientError> {
+        while !bytes.is_empty() {
+            let n_taken = match self.state {
+                State::Done => {
+                    // Nobody knows what they belong to; the answer before them is whole.
+                    self.is_reusable = false;
+                    return Ok(());
+                }
+                State::Head => self.take_head(bytes)?,
+                State::Sized(left) => self.take_data(bytes, left, State::Sized)?,
+                State::ChunkData(left) => self.take_data(bytes, left, State::ChunkData)?,
+                State::UntilClose => {
+                    self.store(bytes)?;
+                    bytes.len()
+                }
+                State::Trailer(length) => self.take_trailer(bytes, length)?,
+                State::ChunkSize { .. } | State::ChunkExtension(_) | State::ChunkEnd => {
+                    self.take_chunk_line(bytes[0])?;
+                    1
+                }
+            };
+            bytes = &bytes[n_taken..];
+        }
+        Ok(())
+    }
+
+    /// The connection was closed by the other side.
+    ///
+    /// **Errors**: the answer is not whole.
+    pub(super) fn end(&mut self) -> Result<(), ClientError> {
+        self.is_reusable = false;
+        let message = match self.state {
+            State::Done => return Ok(()),
+            State::UntilClose => {
+                self.state = State::Done;
+                return Ok(());
+            }
+            State::Head if self.is_untouched() => "closed before an answer came".to_owned(),
+            State::Head => {
+                // Of what drips in, the last line has not been looked at.
+                parse(&self.answer.head, self.answers_head)?;
+                "closed in the middle of the answer's head".to_owned()
+            }
+            State::Sized(left) => format!("closed {left} bytes before the end of the body"),
+            _ => "closed before the last chunk of the body".to_owned(),
+        };
+        Err(ClientError::new(ErrorClass::Reset, message))
+    }
+
+    /// Reads the head, when it is whole; how many of the bytes it took.
+    fn take_head(&mut self, bytes: &[u8]) -> Result<usize, ClientError> {
+        let n_before = self.answer.head.len();
+        // Nearly all heads come in one piece, which is then parsed where it is.
+        let text = if n_before == 0 {
+            bytes
+        } else {
+            self.answer.head.extend_from_slice(bytes);
+            &self.answer.head
+        };
+        // A head that drips in is looked at once a line.
+        let may_be_whole = bytes.contains(&b'\n');
+        let found = if may_be_whole || n_before == 0 {
+            parse(text, self.answers_head)?
+        } else {
+            None
+        };
+        let Some(head) = found else {
+            if n_before == 0 {
+                self.answer.head.extend_from_slice(bytes);
+            }
+            if self.answer.head.len() > MOST_HEAD_BYTES {
+                return Err(protocol(format!(
+                    "the head of the answer is longer than {MOST_HEAD_BYTES} bytes"
+                )));
+            }
+            return Ok(bytes.len());
+        };
+        if n_before == 0 {
+            self.answer.head.extend_from_slice(&bytes[..head.length]);
+        } else {
+            self.answer.head.truncate(head.length);
+        }
+        if head.is_interim {
+            self.n_interim += 1;
+            if self.n_interim > MOST_INTERIM {
+                return Err(protocol(format!(
+                    "more than {MOST_INTERIM} interim answers"
+                )));
+            }
+            self.answer.head.clear();
+        } else {
+            self.answer.status = head.status;
+            self.is_reusable = head.is_reusable;
+            self.state = head.next;
+        }
+        Ok(head.length - n_before)
+    }
+
+    fn take_data(
+        &mut self,
+        bytes: &[u8],
+        left: u64,
+        state: fn(u64) -> State,
+    ) -> Result<usize, ClientError> {
+        let n = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+        self.store(&bytes[..n])?;
+        let left = left - n as u64;
+        self.state = match (left, self.state) {
+            (0, State::Sized(_)) => State::Done,
+            (0, _) => State::ChunkEnd,
+            _ => state(left),
+        };
+        Ok(n)
+    }
+
+    fn store(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
+        let body = &mut self.answer.body;
+        match self.keep {
+            Keep::Excerpt => {
+                let room = EXCERPT_BYTES.saturating_sub(body.len());
+                body.extend_from_slice(&bytes[..bytes.len().min(room)]);
+            }
+            Keep::All if body.len() + bytes.len() > MOST_BODY_BYTES => {
+                return Err(ClientError::new(
+                    ErrorClass::Body,
+                    format!("the answer is longer than {MOST_BODY_BYTES} bytes"),
+                ));
+            }
+            Keep::All => body.extend_from_slice(bytes),
+        }
+        Ok(())
+    }
+
+    /// One byte of the lines between chunks.
+    fn take_chunk_line(&mut self, byte: u8) -> Result<(), ClientError> {
+        let wrong = || {
+            let shown = char::from(byte).escape_default();
+            Err(protocol(format!("'{shown}' in the size of a chunk")))
+        };
+        self.state = match self.state {
+            State::ChunkSize { size, has_digits } => match char::from(byte).to_digit(16) {
+                Some(digit) => {
+                    // A size beyond 2^60 is a mistake or an attack.
+                    if size >> 56 != 0 {
+                        return Err(protocol("a chunk is longer than anything can be"));
+                    }
+                    State::ChunkSize {
+                        size: size << 4 | u64::from(digit),
+                        has_digits: true,
+                    }
+                }
+                None if !has_digits => return wrong(),
+                None => match byte {
+                    b'\n' => after_size(size),
+                    b'\r' | b';' | b' ' | b'\t' => State::ChunkExtension(size),
+                    _ => return wrong(),
+                },
+            },
+            State::ChunkExtension(size) if byte == b'\n' => after_size(size),
+            State::ChunkExtension(size) => {
+                self.count_trailer(1)?;
+                State::ChunkExtension(size)
+            }
+            State::ChunkEnd => match byte {
+                b'\r' => State::ChunkEnd,
+                b'\n' => State::ChunkSize {
+                    size: 0,
+                    has_digits: false,
+                },
+                _ => return Err(protocol("a chunk is longer than its size says")),
+            },
+            other => other,
+        };
+        Ok(())
+    }
+
+    /// Lines behind the last chunk, to an empty one.
+    fn take_trailer(&mut self, bytes: &[u8], length: usize) -> Result<usize, ClientError> {
+        let line_end = bytes.iter().position(|byte| *byte == b'\n');
+        let n = line_end.map_or(bytes.len(), |at| at + 1);
+        self.count_trailer(n)?;
+        let text = line_end.map_or(bytes, |at| &bytes[..at]);
+        let length = length + text.iter().filter(|byte| **byte != b'\r').count();
+        self.state = match line_end {
+            Some(_) if length == 0 => State::Done,
+            Some(_) => State::Trailer(0),
+            None => State::Trailer(length),
+        };
+        Ok(n)
+    }
+
+    fn count_trailer(&mut self, n: usize) -> Result<(), ClientError> {
+        self.n_trailer_bytes += n;
+        if self.n_trailer_bytes > MOST_HEAD_BYTES {
+            return Err(protocol(format!(
+                "more than {MOST_HEAD_BYTES} bytes beside the chunks of a body"
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn after_size(size: u64) -> State {
+    match size {
+        0 => State::Trailer(0),
+        size => State::ChunkData(size),
+    }
+}
+
+fn protocol(message: impl Into<String>) -> ClientError {
+    ClientError::new(ErrorClass::Protocol, message)
+}
+
+/// What a whole head says.
+#[derive(Debug)]
+struct Head {
+    status: u16,
+    length: usize,
+    is_interim: bool,
+    is_reusable: bool,
+    next: State,
+}
+
+/// Reads a head; `None` when there is more to come.
+fn parse(text: &[u8], answers_head: bool) -> Result<Option<Head>, ClientError> {
+    let mut headers = [const { std::mem::MaybeUninit::uninit() }; MOST_HEADERS];
+    let mut response = httparse::Response::new(&mut []);
+    let parsed = ParserConfig::default().parse_response_with_uninit_headers(
+        &mut response,
+        text,
+        &mut headers,
+    );
+    let length = match parsed {
+        Ok(Status::Complete(length)) => length,
+        Ok(Status::Partial) => return Ok(None),
+        Err(httparse::Error::TooManyHeaders) => {
+            return Err(protocol(format!(
+                "the answer has more than {MOST_HEADERS} headers"
+            )));
+        }
+        Err(error) => {
+            return Err(protocol(format!(
+                "the answer is not HTTP/1.1 ({error}){}",
+                super::prepare::excerpt(text)
+            )));
+        }
+    };
+    let status = response.code.unwrap_or_default();
+    let framing = Framing::of(response.headers)?;
+    let is_old = response.version == Some(0);
+    let is_interim = (100..200).contains(&status);
+    if status == 101 {
+        return Err(protocol("the answer switches protocols (status 101)"));
+    }
+    let next = if answers_head || status == 204 || status == 304 {
+        State::Done
+    } else if framing.is_chunked {
+        State::ChunkSize {
+            size: 0,
+            has_digits: false,
+        }
+    } else if framing.is_coded {
+        State::UntilClose
+    } else {
+        match framing.length {
+            Some(0) => State::Done,
+            Some(length) => State::Sized(length),
+            None => State::UntilClose,
+        }
+    };
+    Ok(Some(Head {
+        status,
+        length,
+        is_interim,
+        is_reusable: !framing.closes && (!is_old || framing.keeps_alive),
+        next,
+    }))
+}
+
+/// What the headers say of the body's end and of the connection.
+#[derive(Debug, Default)]
+struct Framing {
+    length: Option<u64>,
+    is_chunked: bool,
+    /// There is a transfer coding, chunked or not.
+    is_coded: bool,
+    closes: bool,
+    keeps_alive: bool,
+}
+
+impl Framing {
+    fn of(headers: &[httparse::Header<'_>]) -> Result<Self, ClientError> {
+        let mut framing = Self::default();
+        for header in headers {
+            // Their lengths differ, so most headers cost one comparison.
+            match header.name.len() {
+                14 if header.name.eq_ignore_ascii_case("content-length") => {
+                    let length = length_of(header.value)?;
+                    if framing.length.is_some_and(|known| known != length) {
+                        return Err(protocol("the answer has two lengths"));
+                    }
+                    framing.length = Some(length);
+                }
+                17 if header.name.eq_ignore_ascii_case("transfer-encoding") => {
+                    framing.is_coded = true;
+                    // Only the last coding says where the body ends.
+                    let last = header.value.rsplit(|byte| *byte == b',').next();
+                    framing.is_chunked = last
+                        .is_some_and(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"chunked"));
+                }
+                10 if header.name.eq_ignore_ascii_case("connection") => {
+                    for option in header.value.split(|byte| *byte == b',') {
+                        let option = option.trim_ascii();
+                        framing.closes |= option.eq_ignore_ascii_case(b"close");
+                        framing.keeps_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(framing)
+    }
+}
+
+/// The value of a `content-length`; a list of the same number twice is that number.
+fn length_of(value: &[u8]) -> Result<u64, ClientError> {
+    let mut length = None;
+    for part in value.split(|byte| *byte == b',') {
+        let part = part.trim_ascii();
+        let number = Some(part)
+            .filter(|part| !part.is_empty() && part.iter().all(u8::is_ascii_digit))
+            .and_then(|part| str::from_utf8(part).ok())
+            .and_then(|text| text.parse::<u64>().ok());
+        if number.is_none() || (length.is_some() && length != number) {
+            let shown = String::from_utf8_lossy(value);
+            return Err(protocol(format!(
+                "the answer's length is no number: \"{shown}\""
+            )));
+        }
+        length = number;
+    }
+    length.ok_or_else(|| protocol("the answer's length is empty"))
+}
+
+#[cfg(test)]
+#[path = "answer_tests.rs"]
+mod tests;
