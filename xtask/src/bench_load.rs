@@ -176,7 +176,9 @@ pub(crate) fn bench_load(steps: &mut Steps, words: &[&str]) -> Result<(), StepEr
 
 fn target_of(steps: &Steps, options: &Options) -> Result<PathBuf, StepError> {
     if !options.is_whole() {
-        return Ok(steps.root().join("target/bench-load.md"));
+        let folder = steps.root().join("target");
+        fs::create_dir_all(&folder)?;
+        return Ok(folder.join("bench-load.md"));
     }
     let date = steps
         .ask(&mut program("date", &["-u", "+%Y-%m-%d"]))

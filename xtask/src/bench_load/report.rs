@@ -342,3 +342,6 @@ fn every_run(results: &Results) -> String {
         &rows,
     )
 }
+
+#[cfg(test)]
+mod tests;

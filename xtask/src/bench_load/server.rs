@@ -54,6 +54,8 @@ impl Server {
         let log = fs::File::create(folder.join("nginx.log"))?;
         let child = Command::new("bash")
             .args(["-c", r#"ulimit -n "$(ulimit -Hn)"; exec "$@""#, "bash"])
+            // Whatever ends this program ends nginx.
+            .args(["setpriv", "--pdeathsig", "KILL"])
             .args(["taskset", "--cpu-list", SERVER_CPU])
             .args(["nginx", "-e", "stderr", "-c"])
             .arg(&path)
