@@ -54,6 +54,12 @@ const BOUNDS: [Bound; 5] = [
     },
 ];
 
+/// The generator's and the server's.
+const N_CPUS: u32 = 2;
+/// What all else may take of them in the median run. Above it, both are pushed off their CPUs often enough
+/// that requests come in larger batches, which makes all generators look cheaper and unevenly so.
+const QUIET: f64 = 0.05;
+
 /// Runs of one peer in one case, in the order of rounds.
 fn of(results: &Results, case: Case, peer: Peer) -> Vec<&Run> {
     let runs = results.runs.iter();
@@ -208,6 +214,10 @@ fn peers(results: &Results, case: Case) -> String {
                     "{:.0} %",
                     100.0 * middle(&|run| run.server_cpu_s / run.wall_s)
                 ),
+                format!(
+                    "{:.0} %",
+                    100.0 / f64::from(N_CPUS) * middle(&|run| run.others_cpu_s / run.wall_s)
+                ),
                 format!("{:.0}", mb(middle(&|run| run.peak_kib as f64))),
                 own.map_or("-".to_owned(), |own| {
                     format!("{:.1} %", 100.0 * median(own))
@@ -226,6 +236,7 @@ fn peers(results: &Results, case: Case) -> String {
         "p99 ms",
         "CPU 0",
         "nginx on CPU 1",
+        "others on both",
         "peak MB",
         "own word of CPU",
     ];
@@ -268,6 +279,7 @@ pub(super) fn text(results: &Results) -> String {
             "; **a trial, not to be quoted**"
         }
     );
+    text.push_str(&noise(results));
     for found in &results.found {
         let name = found.peer.name();
         match (found.peer.foreign(), &found.version) {
@@ -287,6 +299,32 @@ pub(super) fn text(results: &Results) -> String {
     text
 }
 
+/// How much else the host did, in words.
+fn noise(results: &Results) -> String {
+    let share = |run: &Run| (run.others_cpu_s + run.stolen_s) / (run.wall_s * f64::from(N_CPUS));
+    let middle = median(results.runs.iter().map(share));
+    let most = results
+        .runs
+        .iter()
+        .max_by(|one, other| share(one).total_cmp(&share(other)));
+    let Some(most) = most else {
+        return String::new();
+    };
+    format!(
+        "- everything else on the host, and its hypervisor, took {:.1} % of {N_CPUS} CPUs in the median run, {:.1} % at most ({}, {}, round {}){}\n",
+        middle * 100.0,
+        share(most) * 100.0,
+        most.case.name(),
+        most.peer.name(),
+        most.round,
+        if middle > QUIET {
+            ": **a noisy run, not to be quoted**"
+        } else {
+            ""
+        }
+    )
+}
+
 const METHOD: &str = "
 Generators take turns on CPU 0, each round beginning with another, against nginx (one process) on CPU 1. CPU time is user
 and system time of the whole process from start to end, as the kernel gives it to the parent; requests are counted by nginx.
@@ -294,7 +332,8 @@ Ratios are of the runs of one round: the median, and the lowest and highest. Req
 generator's own word (hey rounds to 0.1 ms); `own word of CPU` is the CPU time that a generator says of its window, as a part of
 what was measured from outside, which has its start and end, too. `others` is CPU time of everything but the generator and nginx
 while it ran, on both CPUs, and `stolen` is what the hypervisor kept back: a round with much of either is noisy.
-nginx answers the CRUD journey without remembering anything, with bodies as large as those of a real server.
+nginx answers the CRUD journey without remembering anything, with bodies as large as those of a real server; k6 runs
+xtask/bench/crud.js, which makes the same requests and checks and is written to be quick.
 
 ";
 

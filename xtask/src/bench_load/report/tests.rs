@@ -92,6 +92,25 @@ fn ratios_are_judged_by_their_median_and_what_is_missing_is_not_judged() {
 }
 
 #[test]
+fn a_host_that_did_something_else_is_said_to_be_noisy() {
+    let quiet = vec![run(Case::Get, 1, Peer::Wrk, 10.0)];
+    let mut noisy = quiet.clone();
+    noisy[0].others_cpu_s = 1.5;
+    noisy[0].stolen_s = 0.5;
+    let words = noise(&results(noisy, None));
+    assert!(
+        words.contains("10.0 % of 2 CPUs in the median run"),
+        "{words}"
+    );
+    assert!(
+        words.contains("(get, wrk, round 1): **a noisy run"),
+        "{words}"
+    );
+    assert!(!noise(&results(quiet, None)).contains("noisy"));
+    assert_eq!(noise(&results(Vec::new(), None)), "");
+}
+
+#[test]
 fn memory_counts_only_with_every_user_there_and_no_failure() {
     let holds = |memory: Memory| missed(&results(Vec::new(), Some(memory))).is_empty();
     assert!(holds(memory(290_000, 10_000, 0.0)));
