@@ -56,8 +56,8 @@ const BOUNDS: [Bound; 5] = [
 
 /// The generator's and the server's.
 const N_CPUS: u32 = 2;
-/// What all else may take of them in the median run. Above it, both are pushed off their CPUs often enough
-/// that requests come in larger batches, which makes all generators look cheaper and unevenly so.
+/// What all else may take of them in the median run. Above it, generator and server are pushed off their
+/// CPUs often enough to change what a request costs.
 const QUIET: f64 = 0.05;
 
 /// Runs of one peer in one case, in the order of rounds.
