@@ -143,8 +143,11 @@ pub(crate) fn bench_load(steps: &mut Steps, words: &[&str]) -> Result<(), StepEr
     for (name, package) in [("nginx", "nginx-light"), ("taskset", "util-linux")] {
         let mut asked = program(name, &["-V"]);
         if asked.output().is_err() {
-            return Err(StepError::new(format!("`{name}` does not start"))
-                .hint(format!("apt-get install {package}")));
+            return Err(
+                StepError::new(format!("`{name}` does not start")).hint(format!(
+                    "apt-get install {package}; it must be on PATH, as /usr/sbin is for root"
+                )),
+            );
         }
     }
     if std::thread::available_parallelism().map_or(1, std::num::NonZero::get) < 2 {

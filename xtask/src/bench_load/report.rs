@@ -159,6 +159,9 @@ fn bounds(results: &Results) -> String {
             verdict.to_owned(),
         ]);
     }
+    if rows.is_empty() {
+        return String::new();
+    }
     table(
         &[
             "CPU per request of nightsweep",
