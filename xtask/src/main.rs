@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask demo | test | prove | images`.
+//! The project's own commands: `cargo xtask demo | test | prove | bench-load | images`.
 //!
 //! Standard library only, so that it is built in a second. Each command is a
 //! list of steps; a step is a program with arguments, its name and its time.
@@ -9,6 +9,7 @@
     reason = "this program's output is for the person who typed the command"
 )]
 
+mod bench_load;
 mod demo;
 mod images;
 mod prove;
@@ -27,6 +28,9 @@ usage: cargo xtask COMMAND
   test           everything CI runs: format, lints, docs, tests on real containers
   prove [PART]   the long proofs, whose dated results go to docs/proofs/:
                  cold-demo, golden, dead-time, launches, fuzz, compose-corpus
+  bench-load     what a request costs the load generator, beside wrk, oha, hey, ab, k6 and
+                 bare loops, whichever are installed; to docs/proofs/, too.
+                 [--rounds N] [--seconds N] [--only get|post|crud|memory] [--binary PATH]
   images         get or make the container images that demo and test need
 ";
 
@@ -39,6 +43,7 @@ fn main() -> ExitCode {
         ["test"] => test::test(&mut steps),
         ["prove"] => prove::prove(&mut steps, None),
         ["prove", part] => prove::prove(&mut steps, Some(part)),
+        ["bench-load", options @ ..] => bench_load::bench_load(&mut steps, options),
         ["images"] => images::images(&mut steps).map(|_| ()),
         _ => {
             eprint!("{USAGE}");
