@@ -424,21 +424,15 @@ fn parse(text: &[u8], answers_head: bool) -> Result<Option<Head>, ClientError> {
     if status == 101 {
         return Err(protocol("the answer switches protocols (status 101)"));
     }
-    let next = if answers_head || status == 204 || status == 304 {
-        State::Done
-    } else if framing.is_chunked {
-        State::ChunkSize {
+    let next = match (framing.coding, framing.length) {
+        _ if answers_head || status == 204 || status == 304 => State::Done,
+        (Some(Coding::Chunked), _) => State::ChunkSize {
             size: 0,
             has_digits: false,
-        }
-    } else if framing.is_coded {
-        State::UntilClose
-    } else {
-        match framing.length {
-            Some(0) => State::Done,
-            Some(length) => State::Sized(length),
-            None => State::UntilClose,
-        }
+        },
+        (Some(Coding::Other), _) | (None, None) => State::UntilClose,
+        (None, Some(0)) => State::Done,
+        (None, Some(length)) => State::Sized(length),
     };
     Ok(Some(Head {
         status,
@@ -453,11 +447,16 @@ fn parse(text: &[u8], answers_head: bool) -> Result<Option<Head>, ClientError> {
 #[derive(Debug, Default)]
 struct Framing {
     length: Option<u64>,
-    is_chunked: bool,
-    /// There is a transfer coding, chunked or not.
-    is_coded: bool,
+    /// The last transfer coding, which alone says where the body ends.
+    coding: Option<Coding>,
     closes: bool,
     keeps_alive: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Coding {
+    Chunked,
+    Other,
 }
 
 impl Framing {
@@ -474,11 +473,14 @@ impl Framing {
                     framing.length = Some(length);
                 }
                 17 if header.name.eq_ignore_ascii_case("transfer-encoding") => {
-                    framing.is_coded = true;
-                    // Only the last coding says where the body ends.
                     let last = header.value.rsplit(|byte| *byte == b',').next();
-                    framing.is_chunked = last
+                    let is_chunked = last
                         .is_some_and(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"chunked"));
+                    framing.coding = Some(if is_chunked {
+                        Coding::Chunked
+                    } else {
+                        Coding::Other
+                    });
                 }
                 10 if header.name.eq_ignore_ascii_case("connection") => {
                     for option in header.value.split(|byte| *byte == b',') {

@@ -157,7 +157,7 @@ impl Connection {
         if ready.is_readable() {
             let received = std::future::poll_fn(|cx| match self.poll_receive(cx) {
                 Poll::Pending => Poll::Ready(Ok(())),
-                done => done,
+                done @ Poll::Ready(_) => done,
             });
             received.await.map_err(ExchangeError::Failed)?;
         }

@@ -195,11 +195,11 @@ fn ready(
 
 fn paths_of(expect: &Expect, captures: &[Capture]) -> JsonPaths {
     let expected = expect.json.iter().map(|(path, _)| path);
-    let captured = captures.iter().filter_map(|capture| match &capture.source {
+    let kept = captures.iter().filter_map(|capture| match &capture.source {
         CaptureSource::Json(path) => Some(path),
         CaptureSource::Header(_) => None,
     });
-    JsonPaths::new(expected.chain(captured).cloned().collect())
+    JsonPaths::new(expected.chain(kept).cloned().collect())
 }
 
 impl Ready {

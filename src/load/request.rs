@@ -87,16 +87,13 @@ impl RequestTemplate {
         fixed.insert(USER_AGENT, HeaderValue::from_static("nightsweep"));
         let mut open_headers = Vec::new();
         for (name, value) in headers {
-            match value.as_text() {
-                Some(text) => {
-                    fixed.insert(name, header_value(&text)?);
-                }
-                None => {
-                    // It takes the place of a default, such as the user agent.
-                    fixed.remove(&name);
-                    open_headers.retain(|(known, _)| *known != name);
-                    open_headers.push((name, value));
-                }
+            // It takes the place of one before it, such as the default user agent.
+            fixed.remove(&name);
+            open_headers.retain(|(known, _)| *known != name);
+            if let Some(text) = value.as_text() {
+                fixed.insert(name, header_value(&text)?);
+            } else {
+                open_headers.push((name, value));
             }
         }
         if let Some(text) = path.as_text() {
