@@ -7,7 +7,8 @@
 //! `step_file`, `expand`, `template`, `json_body` (what is sent),
 //! `prepare` (made ready), `generator` with `conductor` (threads and phases),
 //! `seed` (journeys without windows), `thread`, `slot`, `journey`, `closed`, `open`,
-//! `fine_timer` (one load thread), `client` (one connection), `pinning` (threads kept on CPUs).
+//! `fine_timer` (one load thread), `client` (one connection), `pinning` (threads kept on CPUs);
+//! and `k6`, load that a script makes.
 mod client;
 mod closed;
 mod conductor;
@@ -16,6 +17,7 @@ mod fine_timer;
 mod generator;
 mod journey;
 mod json_body;
+pub mod k6;
 mod once;
 mod open;
 mod pinning;

@@ -11,6 +11,7 @@
 
 mod demo;
 mod images;
+mod k6;
 mod prove;
 mod steps;
 mod test;

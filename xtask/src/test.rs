@@ -4,15 +4,16 @@
 //! (release), so that build scripts and macros are built once and the tests
 //! run the binary that users get.
 
-use crate::images;
 use crate::steps::{StepError, Steps, cargo};
+use crate::{images, k6};
 
-/// Features that turn the real-container tests on.
-const FEATURES: &str = "nightsweep/docker-tests,testbed/docker-tests";
+/// Features that turn the tests with real containers and the real k6 on.
+const FEATURES: &str = "nightsweep/docker-tests,nightsweep/k6-tests,testbed/docker-tests";
 /// And those that other tests need, which are linted here and run by hand.
-const LINTED: &str = "nightsweep/docker-tests,nightsweep/corpus-tests,testbed/docker-tests";
+const LINTED: &str =
+    "nightsweep/docker-tests,nightsweep/k6-tests,nightsweep/corpus-tests,testbed/docker-tests";
 
-/// Format, lints, docs, images, tests.
+/// Format, lints, docs, images, k6, tests.
 pub(crate) fn test(steps: &mut Steps) -> Result<(), StepError> {
     steps.run("format", &mut cargo(&["fmt", "--all", "--check"]))?;
     steps.run(
@@ -43,6 +44,7 @@ pub(crate) fn test(steps: &mut Steps) -> Result<(), StepError> {
         .env("RUSTDOCFLAGS", "-D warnings"),
     )?;
     let postgres = images::images(steps)?;
+    let k6 = k6::k6(steps)?;
     steps.run(
         "tests",
         cargo(&[
@@ -53,7 +55,8 @@ pub(crate) fn test(steps: &mut Steps) -> Result<(), StepError> {
             "--features",
             FEATURES,
         ])
-        .env("NIGHTSWEEP_TEST_POSTGRES_IMAGE", postgres),
+        .env("NIGHTSWEEP_TEST_POSTGRES_IMAGE", postgres)
+        .env(k6::VARIABLE, k6),
     )?;
     eprintln!("{}", steps.summary());
     Ok(())
