@@ -57,6 +57,9 @@ pub(super) fn reason_of(report: &ScriptReport) -> Option<Reason> {
     Some(Reason::new("script_ended", words))
 }
 
+/// Flags that are known before anything is measured.
+const OF_THE_PLAN: [&str; 2] = ["load_tied_to_knob", "shared_cpus"];
+
 /// Puts what k6's end says into the row of a window.
 pub(super) fn annotate(
     row: &mut TrialRow,
@@ -77,7 +80,8 @@ pub(super) fn annotate(
         if counts.successes == 0 {
             row.verdict = Verdict::Failed;
             row.reason = Some("script_failed".to_owned());
-            row.flags.clear();
+            row.flags
+                .retain(|flag| OF_THE_PLAN.contains(&flag.as_str()));
         }
     }
     let is_measured = row.verdict != Verdict::Failed;

@@ -116,7 +116,11 @@ fn windows_that_the_script_cannot_hold_are_told_all_at_once() {
         \n[[phase]]\nname = 'whose'\nwindow = true\nanswers = 'latency'\nscenario = 'writer'\n";
     let matrix = MATRIX.replace("users = [1, 2]\n", "") + windows;
     let ended = run(&sandbox(&matrix, "scenarios.js"), &["check"]).exits(2);
-    insta::assert_snapshot!(ended.stderr.trim(), @"");
+    insta::assert_snapshot!(ended.stderr.trim(), @"
+    matrix.toml:23:1: window `late` begins 10 s into the script, which has ended by then (4 s)
+    matrix.toml:29:1: window `whose` names the scenario `writer`, which the script has not (allowed: readers, writers)
+    2 problems
+    ");
 }
 
 #[test]

@@ -37,6 +37,11 @@ impl Binary {
                 place: path.display().to_string(),
             });
         }
+        // A bare name would be looked for on the search path.
+        let path = std::path::absolute(&path).map_err(|source| K6Error::Io {
+            what: format!("find {}", path.display()),
+            source,
+        })?;
         let output = Command::new(&path)
             .arg("version")
             .stdin(Stdio::null())

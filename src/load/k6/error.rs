@@ -84,7 +84,7 @@ fn refusal_hint(words: &str) -> Option<&'static str> {
         Some(
             "an extension (`k6/x/...`) is a k6 of its own: build it with xk6, and name it: k6_binary = \"PATH\" in [load]",
         )
-    } else if words.contains("couldn't be retrieved") {
+    } else if words.contains("couldn't be retrieved") || words.contains("only supported schemes") {
         Some(
             "the script imports from the network: save the module beside the script, and import it from there",
         )

@@ -53,7 +53,8 @@ impl Script {
         values: &IndexMap<String, String>,
         target: &str,
     ) -> Result<Self, K6Error> {
-        let path = fs_err::canonicalize(path).map_err(|source| K6Error::Io {
+        // As it was named: k6 finds modules from there, also where it is a link.
+        let path = std::path::absolute(path).map_err(|source| K6Error::Io {
             what: format!("find the script {}", path.display()),
             source,
         })?;

@@ -112,13 +112,17 @@ fn an_interrupted_sweep_leaves_no_k6_behind() {
     );
     let running = testbed.start(&["run"]);
     let owner = running.id();
-    // (process id, parent) of every k6.
+    // (process id, parent) of every k6 that makes load.
     let k6s = || -> Vec<(String, String)> {
         let all = std::fs::read_dir("/proc").unwrap().flatten();
         let stats = all.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
         let k6s = stats.filter_map(|stat| {
             let (before, after) = stat.rsplit_once(')')?;
             let id = before.strip_suffix("(k6")?.trim().to_owned();
+            let words = std::fs::read_to_string(format!("/proc/{id}/cmdline")).ok()?;
+            if !words.contains("\0run\0") {
+                return None;
+            }
             Some((id, after.split_whitespace().nth(1)?.to_owned()))
         });
         k6s.collect()

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use indexmap::IndexMap;
@@ -30,9 +30,30 @@ pub(super) fn fixture(name: &str) -> PathBuf {
     folder.join(name)
 }
 
-/// A small shop.
-pub(super) fn server() -> TestServer {
-    TestServer::start(|got: &Got| {
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Waits for its turn: k6 takes CPU from any other.
+pub(super) fn turn() -> MutexGuard<'static, ()> {
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A small shop, and a turn to visit it.
+pub(super) struct Shop {
+    server: TestServer,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl std::ops::Deref for Shop {
+    type Target = TestServer;
+
+    fn deref(&self) -> &TestServer {
+        &self.server
+    }
+}
+
+pub(super) fn server() -> Shop {
+    let turn = turn();
+    let server = TestServer::start(|got: &Got| {
         let ok = |ms, body: &str| {
             Reply::After(
                 Duration::from_millis(ms),
@@ -53,7 +74,11 @@ pub(super) fn server() -> TestServer {
             // Answers of different length in time, so that a percentile says something.
             _ => ok(1 + got.index % 7, r#"{"ok":true}"#),
         }
-    })
+    });
+    Shop {
+        server,
+        _turn: turn,
+    }
 }
 
 /// What a run gave.
