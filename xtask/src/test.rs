@@ -53,7 +53,7 @@ pub(crate) fn test(steps: &mut Steps) -> Result<(), StepError> {
         steps.run(
             name,
             cargo(&arguments)
-                .env("NIGHTSWEEP_TEST_POSTGRES_IMAGE", &postgres)
+                .env("NIGHTSWEEP_TEST_POSTGRES_IMAGE", postgres)
                 .env(k6::VARIABLE, &k6),
         )?;
     }
