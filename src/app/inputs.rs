@@ -10,10 +10,11 @@ use indexmap::IndexMap;
 use super::environment::Environment;
 use super::error::AppError;
 use super::jobs::check_reached;
+use super::script::Scripts;
 use super::state::{check_kept, check_names, check_stack_state, seed_workload};
 use crate::cli::MatrixArgs;
 use crate::load::Workload;
-use crate::matrix::{self, Cell, Located, Plan, Sweep};
+use crate::matrix::{self, Cell, LoadSource, Located, Plan, Sweep};
 use crate::problem::{Location, Problem, Problems, nearest};
 use crate::secret::Secrets;
 use crate::stack::{ComposeFiles, Origins, ResolveRequest, Stack};
@@ -24,8 +25,11 @@ pub(super) struct Inputs {
     pub(super) sweep: Sweep,
     pub(super) matrix_text: String,
     pub(super) compose: ComposeFiles,
-    pub(super) workload: Arc<Workload>,
-    /// The workload and the files it names, as they were read.
+    /// What our own generator sends; `None` where a k6 script makes the load.
+    pub(super) workload: Option<Arc<Workload>>,
+    /// What k6 runs, by cell.
+    pub(super) scripts: Scripts,
+    /// The workload or script and the files it names, as they were read.
     pub(super) workload_bytes: Vec<(PathBuf, Vec<u8>)>,
     /// What fills golden volumes, and its files as they were read.
     pub(super) seed_workload: Option<Arc<Workload>>,
@@ -54,27 +58,31 @@ impl Inputs {
     ) -> Result<Self, AppError> {
         let path = &arguments.matrix;
         let matrix_text = read_matrix(path)?;
-        let sweep = matrix::read(path, &matrix_text)?;
+        let mut sweep = matrix::read(path, &matrix_text)?;
         let folder = path.parent().unwrap_or(Path::new(""));
         let settings: IndexMap<String, String> = arguments.settings.iter().cloned().collect();
-        let (compose, workload, workload_path) =
-            read_files(&sweep, folder, environment, &settings)?;
+        let (compose, workload) = read_files(&sweep, folder, environment, &settings)?;
 
         let mut problems = Vec::new();
         check_settings(&sweep, &settings, path, &mut problems);
         check_services(&sweep, &compose, &mut problems);
-        check_workload_names(&sweep, &workload, &settings, environment, &mut problems);
+        if let Some((workload, _)) = &workload {
+            check_workload_names(&sweep, workload, &settings, environment, &mut problems);
+        }
+        let mut scripts = Scripts::first(&mut sweep, &settings, environment, &mut problems)?;
         check_names(&sweep, &compose, folder, &mut problems);
         let seed_workload = seed_workload(&sweep, folder, &mut problems);
         if let Some(seed) = &seed_workload {
             check_workload_names(&sweep, seed, &settings, environment, &mut problems);
         }
-        let by_load: BTreeSet<String> = workload
-            .variables()
+        let sent = workload
             .iter()
+            .flat_map(|(workload, _)| workload.variables());
+        let by_load: BTreeSet<String> = sent
             .chain(seed_workload.iter().flat_map(|seed| seed.variables()))
             .map(|used| used.name.clone())
             .chain(sweep.used_names())
+            .chain(scripts.names_read(&sweep))
             .collect();
         let anywhere = compose.variables().union(&by_load).cloned().collect();
         let plan = match matrix::plan(&sweep, &anywhere) {
@@ -99,8 +107,12 @@ impl Inputs {
             sweep,
             matrix_text,
             compose,
-            workload_bytes: bytes_of(&workload_path, &workload)?,
-            workload: Arc::new(workload),
+            workload_bytes: match &workload {
+                Some((workload, path)) => bytes_of(path, workload)?,
+                None => Vec::new(),
+            },
+            workload: workload.map(|(workload, _)| Arc::new(workload)),
+            scripts: Scripts::default(),
             seed_bytes: seed_bytes(seed_path.as_deref(), seed_workload.as_deref())?,
             seed_workload,
             plan,
@@ -108,7 +120,7 @@ impl Inputs {
             settings,
         };
         inputs.reveal_names_and_levels();
-        inputs.hide_named_secrets();
+        inputs.hide_named_secrets(&scripts);
         inputs.try_first_cells(&mut problems);
         let reached: BTreeSet<String> = inputs.reached_by_stack.union(&by_load).cloned().collect();
         // An axis that only a service outside this stack reads changes nothing.
@@ -126,6 +138,9 @@ impl Inputs {
             let is_left_out = |cell: &Cell| inputs.plan.cell_by_id(cell.id().as_str()).is_none();
             inputs.unselected = all.into_iter().filter(is_left_out).collect();
         }
+        scripts.read_cells(&inputs.sweep, &mut inputs.plan, &inputs.settings)?;
+        inputs.workload_bytes.extend(scripts.files(inputs.folder()));
+        inputs.scripts = scripts;
         Ok(inputs)
     }
 
@@ -250,7 +265,8 @@ impl Inputs {
             .seed_workload
             .iter()
             .flat_map(|seed| seed.environment());
-        for used in self.workload.environment().iter().chain(seed) {
+        let sent = self.workload.iter().flat_map(|sent| sent.environment());
+        for used in sent.chain(seed) {
             if let Some(value) = self.environment.get(&used.name) {
                 variables.insert(format!("env.{}", used.name), value.clone());
             }
@@ -297,15 +313,16 @@ impl Inputs {
         }
     }
 
-    fn hide_named_secrets(&mut self) {
+    fn hide_named_secrets(&mut self, scripts: &Scripts) {
         let named = self.sweep.secrets.iter().map(|name| &name.value);
         let seed = self
             .seed_workload
             .iter()
             .flat_map(|seed| seed.environment());
-        let used = self.workload.environment().iter().chain(seed);
-        let used = used.map(|used| &used.name);
-        for name in named.chain(used) {
+        let sent = self.workload.iter().flat_map(|sent| sent.environment());
+        let used = sent.chain(seed).map(|used| used.name.as_str());
+        let named = named.map(String::as_str);
+        for name in named.chain(used).chain(scripts.environment_names()) {
             if let Some(value) = self.environment.get(name) {
                 self.secrets.hide(value);
             }
@@ -363,7 +380,7 @@ fn read_files(
     folder: &Path,
     environment: &Environment,
     settings: &IndexMap<String, String>,
-) -> Result<(ComposeFiles, Workload, PathBuf), Problems> {
+) -> Result<(ComposeFiles, Option<(Workload, PathBuf)>), Problems> {
     let mut problems = Vec::new();
     let paths: Vec<PathBuf> = sweep
         .stack
@@ -381,11 +398,16 @@ fn read_files(
         let hint = "paths are relative to the matrix file".to_owned();
         problems.push(Problem::new(file.location.clone(), message).with_hint(hint));
     }
-    let workload_path = folder.join(&sweep.load.workload.value);
-    if missing(&workload_path) {
-        let message = format!("there is no workload file `{}`", workload_path.display());
+    let (what, named) = match &sweep.load.source {
+        LoadSource::Workload(workload) => ("workload file", workload),
+        LoadSource::K6(k6) => ("k6 script", &k6.script),
+    };
+    let sent_path = folder.join(&named.value);
+    let is_sent_missing = missing(&sent_path);
+    if is_sent_missing {
+        let message = format!("there is no {what} `{}`", sent_path.display());
         let hint = "paths are relative to the matrix file".to_owned();
-        problems.push(Problem::new(sweep.load.workload.location.clone(), message).with_hint(hint));
+        problems.push(Problem::new(named.location.clone(), message).with_hint(hint));
     }
     let compose = if problems
         .iter()
@@ -400,17 +422,16 @@ fn read_files(
         });
         read.map_err(|more| problems.extend(more.0)).ok()
     };
-    let workload = if missing(&workload_path) {
-        None
-    } else {
-        Workload::read(&workload_path)
-            .map_err(|more| problems.extend(more.0))
-            .ok()
-    };
-    match (compose, workload) {
-        (Some(compose), Some(workload)) if problems.is_empty() => {
-            Ok((compose, workload, workload_path))
+    let is_workload = matches!(sweep.load.source, LoadSource::Workload(_));
+    let mut workload = None;
+    if is_workload && !is_sent_missing {
+        match Workload::read(&sent_path) {
+            Ok(read) => workload = Some((read, sent_path)),
+            Err(more) => problems.extend(more.0),
         }
+    }
+    match compose {
+        Some(compose) if problems.is_empty() => Ok((compose, workload)),
         _ => Err(Problems(problems)),
     }
 }

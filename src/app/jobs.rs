@@ -77,7 +77,7 @@ pub(super) async fn sweep_plan(
         subject: sweep.subject.value.clone(),
         cpu_lines: cpu_plan.lines(sweep.tier()),
         target: target(inputs).await?,
-        workload: Arc::clone(&inputs.workload),
+        workload: inputs.workload.clone(),
         state,
         settings: settings(sweep, cpu_plan, choices),
     })
@@ -110,8 +110,13 @@ fn job(inputs: &Inputs, isolated: &Isolated, trial: &PlannedTrial) -> Job {
             .plan
             .phases(cell)
             .into_iter()
-            .map(|phase| job_phase(sweep, cell, phase))
+            .map(|phase| {
+                let mut phase = job_phase(sweep, cell, phase);
+                phase.load_tied_to_knob |= inputs.scripts.is_tied(trial.cell);
+                phase
+            })
             .collect(),
+        script: inputs.scripts.of(trial.cell),
         golden: 0,
         skip: None,
     }
@@ -181,6 +186,7 @@ fn job_phase(sweep: &Sweep, cell: &Cell, phase: CellPhase) -> JobPhase {
             held: !hooks.is_empty(),
             model: match phase.model {
                 CellLoad::Closed { users } => LoadModel::Closed { users },
+                CellLoad::Script { is_open } => LoadModel::Script { is_open },
                 CellLoad::Open {
                     requests_per_second,
                     max_in_flight,

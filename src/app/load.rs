@@ -245,7 +245,7 @@ fn tick_line(tick: &Tick, arguments: &LoadArgs) -> String {
 /// The report, as `--json` prints it.
 fn report(summary: &WindowSummary, model: LoadModel) -> Value {
     let pacing = match model {
-        LoadModel::Closed { .. } => Pacing::Closed,
+        LoadModel::Closed { .. } | LoadModel::Script { .. } => Pacing::Closed,
         LoadModel::Open { .. } => Pacing::Open,
     };
     let verdict = judge(summary, pacing);

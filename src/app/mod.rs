@@ -23,6 +23,7 @@ mod plan;
 mod reachable;
 mod report;
 mod run;
+mod script;
 mod stack;
 mod state;
 mod up;

@@ -35,11 +35,16 @@ pub(super) fn check(
     }
     let services = stacks.first().map_or(0, |stack| stack.services.len());
     printer.data(&format!(
-        "{}: {}, {}, {} a journey, no problems",
+        "{}: {}, {}, {}, no problems",
         arguments.matrix.matrix.display(),
         counted(inputs.plan.cells.len(), "cell"),
         counted(services, "service"),
-        counted(inputs.workload.requests_per_journey(), "request"),
+        match (&inputs.workload, &inputs.scripts.binary) {
+            (Some(workload), _) =>
+                counted(workload.requests_per_journey(), "request") + " a journey",
+            (None, Some(binary)) => format!("a script for k6 {}", binary.version),
+            (None, None) => "nothing to send".to_owned(),
+        },
     ));
     Ok(Outcome::Done)
 }

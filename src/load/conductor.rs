@@ -98,7 +98,7 @@ impl Conductor {
             model,
         };
         let latency_from = match model {
-            LoadModel::Closed { .. } => LatencyFrom::Send,
+            LoadModel::Closed { .. } | LoadModel::Script { .. } => LatencyFrom::Send,
             LoadModel::Open { .. } => LatencyFrom::Due,
         };
         let mut collected = Collected {
@@ -269,6 +269,7 @@ fn summarise(collected: Collected, length: Duration) -> WindowSummary {
     let most_threads = match clock.model {
         LoadModel::Closed { users } => users,
         LoadModel::Open { max_in_flight, .. } => max_in_flight,
+        LoadModel::Script { .. } => 0,
     };
     let total = recorder.total(length);
     debug_assert!(is_consistent(&total.counts), "{:?}", total.counts);
@@ -287,7 +288,9 @@ fn summarise(collected: Collected, length: Duration) -> WindowSummary {
         outside: sum(|totals| totals.outside),
         in_flight: match clock.model {
             LoadModel::Closed { users } => f64::from(users),
-            LoadModel::Open { .. } => mean(time(|totals| totals.under_way)),
+            LoadModel::Open { .. } | LoadModel::Script { .. } => {
+                mean(time(|totals| totals.under_way))
+            }
         },
         in_flight_recorded: mean(time(|totals| totals.recorded)),
         intervals: recorder.into_intervals(),

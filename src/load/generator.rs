@@ -16,6 +16,7 @@ use tokio::runtime::LocalOptions;
 use tokio::sync::mpsc as signals;
 
 use super::conductor::Conductor;
+use super::k6::{self, Heard, K6Error, ScriptPlan};
 use super::pinning::pin_this_thread;
 use super::plan::{LoadModel, LoadPlan, LoadSignal};
 use super::prepare::{PrepareProblems, prepare};
@@ -66,6 +67,12 @@ pub enum LoadError {
         /// What it said last.
         message: String,
     },
+    /// A script cannot be run.
+    #[error("run the k6 script")]
+    Script(#[source] K6Error),
+    /// What k6 tells cannot be used.
+    #[error("k6's samples cannot be used: {0}")]
+    Samples(String),
     /// The thread that directs the load ended in the middle of its work.
     #[error("the load's conductor broke down")]
     ConductorBroken,
@@ -91,8 +98,25 @@ impl From<PrepareProblems> for LoadError {
 #[derive(Debug)]
 pub struct RunningLoad {
     signals: signals::Receiver<LoadSignal>,
-    reports: mpsc::Sender<Report>,
+    director: Director,
     conductor: Option<JoinHandle<Result<(), LoadError>>>,
+}
+
+/// Who directs the load, and how to reach them.
+#[derive(Debug)]
+enum Director {
+    Threads(mpsc::Sender<Report>),
+    Script(mpsc::Sender<Heard>),
+}
+
+impl Director {
+    fn stop(&self) {
+        // Nobody listens any more when the load has ended by itself.
+        match self {
+            Self::Threads(reports) => drop(reports.send(Report::Stop)),
+            Self::Script(heard) => drop(heard.send(Heard::Stop)),
+        }
+    }
 }
 
 /// Ticks wait for the reader at most so many; more are lost, as they may be.
@@ -171,7 +195,29 @@ impl RunningLoad {
             })?;
         Ok(Self {
             signals,
-            reports,
+            director: Director::Threads(reports),
+            conductor: Some(conductor),
+        })
+    }
+
+    /// Starts k6 with a script.
+    ///
+    /// **Errors**: no thread. Why k6 cannot be started, [`RunningLoad::stop`] says.
+    pub fn start_script(plan: ScriptPlan) -> Result<Self, LoadError> {
+        let n_signals = k6::n_lifecycle(plan.phases.len()) + TICKS_KEPT;
+        let (signal_sender, signals) = signals::channel(n_signals);
+        let (sender, heard) = mpsc::channel();
+        let director = Director::Script(sender.clone());
+        let conductor = std::thread::Builder::new()
+            .name("load-k6".to_owned())
+            .spawn(move || {
+                let run = AssertUnwindSafe(|| k6::start(plan, (sender, heard), signal_sender));
+                std::panic::catch_unwind(run).unwrap_or(Err(LoadError::ConductorBroken))
+            })
+            .map_err(|source| LoadError::Thread { thread: 0, source })?;
+        Ok(Self {
+            signals,
+            director,
             conductor: Some(conductor),
         })
     }
@@ -186,8 +232,10 @@ impl RunningLoad {
 
     /// Lets the phase begin that is held.
     pub fn go_on(&self) {
-        // Nobody listens any more when the load has ended by itself.
-        let _ = self.reports.send(Report::GoOn);
+        if let Director::Threads(reports) = &self.director {
+            // Nobody listens any more when the load has ended by itself.
+            let _ = reports.send(Report::GoOn);
+        }
     }
 
     /// Ends the load at once and joins its threads.
@@ -195,8 +243,7 @@ impl RunningLoad {
     /// After a load that ended by itself this only reports how.
     /// **Errors**: what broke the load.
     pub async fn stop(mut self) -> Result<(), LoadError> {
-        // Nobody listens any more when the load has ended by itself.
-        let _ = self.reports.send(Report::Stop);
+        self.director.stop();
         // The conductor lets go of its end when it is done: waiting for that
         // keeps the join below from blocking the caller's event loop.
         while self.signals.recv().await.is_some() {}
@@ -213,7 +260,7 @@ impl RunningLoad {
 
 impl Drop for RunningLoad {
     fn drop(&mut self) {
-        let _ = self.reports.send(Report::Stop);
+        self.director.stop();
         // Load that goes on after its owner has gone would be in the next
         // measurement. An error has nobody left to hear it.
         let _ = self.join();
@@ -235,6 +282,7 @@ fn n_threads(plan: &LoadPlan) -> usize {
     let most_used = plan.phases.iter().map(|phase| match phase.model {
         LoadModel::Closed { users } => users as usize,
         LoadModel::Open { max_in_flight, .. } => max_in_flight as usize,
+        LoadModel::Script { .. } => 0,
     });
     plan.threads.min(most_used.max().unwrap_or_default())
 }
@@ -294,6 +342,7 @@ fn check_model(phase: &str, model: LoadModel) -> Result<(), LoadError> {
         } if !(rate > LOWEST_RATE_RPS && rate <= HIGHEST_RATE_RPS) => bad(format!(
             "has the rate {rate} (allowed: above 0, to {HIGHEST_RATE_RPS})"
         )),
+        LoadModel::Script { .. } => bad("is of a k6 script".to_owned()),
         LoadModel::Closed { .. } | LoadModel::Open { .. } => Ok(()),
     }
 }

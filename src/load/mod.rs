@@ -8,7 +8,7 @@
 //! `prepare` (made ready), `generator` with `conductor` (threads and phases),
 //! `seed` (journeys without windows), `thread`, `slot`, `journey`, `closed`, `open`,
 //! `fine_timer` (one load thread), `request`, `answer` (bytes), `client` (one connection),
-//! `pinning` (threads kept on CPUs).
+//! `pinning` (threads kept on CPUs); and `k6`, load that a script makes.
 mod answer;
 mod client;
 mod closed;
@@ -18,6 +18,7 @@ mod fine_timer;
 mod generator;
 mod journey;
 mod json_body;
+pub mod k6;
 mod once;
 mod open;
 mod pinning;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use indexmap::IndexMap;
 
 use super::Workload;
+use super::k6::ScriptReport;
 use crate::cpus::CpuSet;
 use crate::measure::{Counts, WindowSummary};
 
@@ -39,6 +40,11 @@ pub enum LoadModel {
         requests_per_second: f64,
         /// Most journeys under way at once; beyond it arrivals wait, timed from due.
         max_in_flight: u32,
+    },
+    /// As a k6 script's own options say.
+    Script {
+        /// Whether iterations arrive in it, whatever the service does.
+        is_open: bool,
     },
 }
 
@@ -112,6 +118,9 @@ pub enum LoadSignal {
         /// Figures; warm-ups have them too, they make no rows.
         summary: Box<WindowSummary>,
     },
+    /// A k6 script has ended. A phase of it may have been summed twice: the later figures
+    /// hold what was heard of it since.
+    ScriptEnded(Box<ScriptReport>),
 }
 
 /// The last second, for people to watch.

@@ -76,7 +76,8 @@ pub(super) fn run(plan: LoadPlan) -> Vec<WindowSummary> {
                     order.push((phase, 2));
                     summaries.push(*summary);
                 }
-                LoadSignal::Tick(_) | LoadSignal::PhaseHeld { .. } => {}
+                LoadSignal::Tick(_) | LoadSignal::PhaseHeld { .. } | LoadSignal::ScriptEnded(_) => {
+                }
             }
         }
         load.stop().await.unwrap();

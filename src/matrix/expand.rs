@@ -51,7 +51,7 @@ fn configuration_slots(sweep: &Sweep, reached: &BTreeSet<String>) -> BTreeSet<us
     let by_load = sweep
         .phases
         .iter()
-        .filter_map(|phase| phase.load.amount().expression())
+        .filter_map(|phase| phase.load.amount()?.expression())
         .flat_map(|load| load.slots().iter().copied());
     by_name.chain(by_load).collect()
 }
@@ -64,7 +64,7 @@ pub(super) fn reaching_slots(sweep: &Sweep, reached: &BTreeSet<String>) -> BTree
         sweep
             .phases
             .iter()
-            .filter_map(|phase| phase.load.amount().expression())
+            .filter_map(|phase| phase.load.amount()?.expression())
             .flat_map(|load| load.tier_max_slots().iter().copied()),
     );
     // Derived values read earlier ones only, so one pass from the last is enough.
@@ -157,7 +157,7 @@ impl<'a> Walk<'a> {
             tier_max_slots: sweep
                 .phases
                 .iter()
-                .filter_map(|phase| phase.load.amount().expression())
+                .filter_map(|phase| phase.load.amount()?.expression())
                 .flat_map(|load| load.tier_max_slots().iter().copied())
                 .collect(),
             tiers: Vec::new(),

@@ -50,7 +50,9 @@ pub(super) fn fix_loads(
 
 /// The load of a phase in a cell, checked and rounded.
 fn load_of(phase: &Phase, values: &[Value], tier_max: &[Option<f64>]) -> Result<f64, Failure> {
-    let amount = phase.load.amount();
+    let Some(amount) = phase.load.amount() else {
+        return Ok(0.0);
+    };
     let fail = |message: String| Failure {
         location: amount.location.clone(),
         message: format!("in phase `{}`, {message}", phase.name),
@@ -65,6 +67,7 @@ fn load_of(phase: &Phase, values: &[Value], tier_max: &[Option<f64>]) -> Result<
     match phase.load {
         PhaseLoad::Closed { .. } => amount::users(number).map(f64::from),
         PhaseLoad::Open { .. } => amount::rate_rps(number),
+        PhaseLoad::Script { .. } => Ok(number),
     }
     .map_err(fail)
 }

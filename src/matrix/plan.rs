@@ -155,6 +155,19 @@ pub enum CellLoad {
         /// Most journeys under way at once.
         max_in_flight: u32,
     },
+    /// As a k6 script's own options say.
+    Script {
+        /// Whether iterations arrive in it, whatever the service does.
+        is_open: bool,
+    },
+}
+
+/// How a phase is paced, its number apart.
+#[derive(Debug, Clone, Copy)]
+enum Pacing {
+    Closed,
+    Open { max_in_flight: u32 },
+    Script { is_open: bool },
 }
 
 /// What is the same for a phase in all cells.
@@ -162,8 +175,7 @@ pub enum CellLoad {
 struct PhaseShape {
     name: String,
     answers: Option<Answers>,
-    /// `None` for a closed load.
-    max_in_flight: Option<u32>,
+    pacing: Pacing,
     duration: Duration,
 }
 
@@ -211,9 +223,10 @@ pub fn plan(sweep: &Sweep, reached: &BTreeSet<String>) -> Result<Plan, Problems>
             .map(|phase| PhaseShape {
                 name: phase.name.clone(),
                 answers: phase.answers,
-                max_in_flight: match phase.load {
-                    PhaseLoad::Closed { .. } => None,
-                    PhaseLoad::Open { max_in_flight, .. } => Some(max_in_flight),
+                pacing: match phase.load {
+                    PhaseLoad::Closed { .. } => Pacing::Closed,
+                    PhaseLoad::Open { max_in_flight, .. } => Pacing::Open { max_in_flight },
+                    PhaseLoad::Script { is_open, .. } => Pacing::Script { is_open },
                 },
                 duration: phase.duration,
             })
@@ -311,12 +324,13 @@ impl Plan {
                 name: phase.name.clone(),
                 window: phase.answers.is_some(),
                 answers: phase.answers,
-                model: match phase.max_in_flight {
-                    None => CellLoad::Closed {
+                model: match phase.pacing {
+                    Pacing::Closed => CellLoad::Closed {
                         // `expand` has rounded and checked it.
                         users: load.number as u32,
                     },
-                    Some(max_in_flight) => CellLoad::Open {
+                    Pacing::Script { is_open } => CellLoad::Script { is_open },
+                    Pacing::Open { max_in_flight } => CellLoad::Open {
                         requests_per_second: load.number,
                         max_in_flight,
                     },

@@ -91,11 +91,24 @@ impl Sweep {
     pub fn used_names(&self) -> BTreeSet<String> {
         self.phases
             .iter()
-            .filter_map(|phase| phase.load.amount().expression())
+            .filter_map(|phase| phase.load.amount()?.expression())
             .flat_map(|load| load.slots().iter().chain(load.tier_max_slots()))
             .map(|slot| self.names[*slot].clone())
             .chain(self.names_in_hooks())
+            .chain(self.names_in_k6())
             .collect()
+    }
+
+    /// Names that a script's environment is made of, beyond what is passed on by name.
+    fn names_in_k6(&self) -> impl Iterator<Item = String> {
+        let env = match &self.load.source {
+            LoadSource::K6(k6) => &k6.env[..],
+            LoadSource::Workload(_) => &[],
+        };
+        let names = env.iter().flat_map(|(_, value)| value.names());
+        names
+            .map(|(name, _)| name.to_owned())
+            .filter(|name| self.names.contains(name))
     }
 
     /// Names that commands before phases are given: they shape what is measured.
@@ -169,8 +182,8 @@ pub enum Order {
 /// What is sent, and where to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Load {
-    /// The workload file.
-    pub workload: Located<PathBuf>,
+    /// What makes the load.
+    pub source: LoadSource,
     /// Where requests go.
     pub target: Located<TargetUrl>,
     /// What must answer before load begins, beside the stack's own health checks.
@@ -181,6 +194,28 @@ pub struct Load {
     pub drain: Duration,
     /// Load threads, where the user fixed them.
     pub threads: Option<usize>,
+}
+
+/// What makes the load.
+#[derive(Debug, Clone, PartialEq)]
+pub enum LoadSource {
+    /// Our own generator, by a workload file.
+    Workload(Located<PathBuf>),
+    /// The user's k6.
+    K6(K6Load),
+}
+
+/// A k6 script and what it is given.
+#[derive(Debug, Clone, PartialEq)]
+pub struct K6Load {
+    /// The script.
+    pub script: Located<PathBuf>,
+    /// k6 itself, where it is not the one on `PATH`.
+    pub binary: Option<Located<PathBuf>>,
+    /// Its environment beside axes, derived values and the target; `${target}` is its URL.
+    pub env: Vec<(String, ValueText)>,
+    /// Hosts and ports the script has written in that lead to the target.
+    pub hosts: Vec<Located<String>>,
 }
 
 /// A plain HTTP address: a service of the stack, or any host.
@@ -268,25 +303,38 @@ pub enum PhaseLoad {
         /// Most journeys under way at once.
         max_in_flight: u32,
     },
+    /// A part of a k6 script's run.
+    Script {
+        /// The scenario whose requests it holds; `None` holds those of all.
+        scenario: Option<Located<String>>,
+        /// From the scenario's start, without one from the end of set-up.
+        from: Option<Duration>,
+        /// How long; until the scenario's end where it is not said.
+        duration: Option<Duration>,
+        /// Whether iterations arrive in it, whatever the service does; known once k6 was asked.
+        is_open: bool,
+    },
 }
 
 impl PhaseLoad {
-    /// The number that may differ from cell to cell.
-    pub fn amount(&self) -> &Amount {
+    /// The number that may differ from cell to cell; a script has it to itself.
+    pub fn amount(&self) -> Option<&Amount> {
         match self {
-            Self::Closed { users } => users,
+            Self::Closed { users } => Some(users),
             Self::Open {
                 requests_per_second,
                 ..
-            } => requests_per_second,
+            } => Some(requests_per_second),
+            Self::Script { .. } => None,
         }
     }
 
-    /// `closed` or `open`, as in matrix files and results.
+    /// `closed`, `open` or `script`, as in results.
     pub fn model(&self) -> &'static str {
         match self {
             Self::Closed { .. } => "closed",
             Self::Open { .. } => "open",
+            Self::Script { .. } => "script",
         }
     }
 }

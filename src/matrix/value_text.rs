@@ -68,15 +68,19 @@ impl ValueText {
 
     /// The text for a cell.
     pub fn of(&self, cell: &Cell) -> String {
+        self.with(cell, |_| None)
+    }
+
+    /// The same with names that are not the cell's.
+    pub fn with(&self, cell: &Cell, other: impl Fn(&str) -> Option<String>) -> String {
         let mut filled = String::new();
         for part in &self.parts {
             match part {
                 Part::Plain(text) => filled.push_str(text),
                 // Every name was looked up when the file was read.
                 Part::Name { name, .. } => {
-                    if let Some(value) = cell.value(name) {
-                        filled.push_str(&value.to_string());
-                    }
+                    let value = cell.value(name).map(ToString::to_string);
+                    filled.push_str(&value.or_else(|| other(name)).unwrap_or_default());
                 }
             }
         }

@@ -143,6 +143,21 @@ impl Recorder {
         }
     }
 
+    /// The index of an operation, which is added where it is new.
+    #[expect(
+        clippy::missing_panics_doc,
+        reason = "no memory holds so many operations"
+    )]
+    pub fn operation(&mut self, name: &str) -> u32 {
+        let known = self.names.iter().position(|known| known == name);
+        let index = known.unwrap_or_else(|| {
+            self.names.push(name.to_owned());
+            self.operations.push(OperationRecord::default());
+            self.names.len() - 1
+        });
+        u32::try_from(index).expect("far fewer operations than that")
+    }
+
     /// Records one request.
     ///
     /// **Panics**: when the operation's index is not one of the names'.
@@ -356,6 +371,20 @@ mod tests {
             );
             prop_assert_eq!(counts.due, samples.len() as u64);
         }
+    }
+
+    #[test]
+    fn an_operation_is_added_once() {
+        let mut recorder = Recorder::new(Vec::new(), LatencyFrom::Send);
+        let indexes = ["a", "b", "a"].map(|name| recorder.operation(name));
+        assert_eq!(indexes, [0, 1, 0]);
+        recorder.record(&sample(1, Outcome::Success, 0, MS));
+        let counts: Vec<_> = recorder
+            .operations(LENGTH)
+            .into_iter()
+            .map(|(name, figures)| (name, figures.counts.due))
+            .collect();
+        assert_eq!(counts, [("a".to_owned(), 0), ("b".to_owned(), 1)]);
     }
 
     #[test]

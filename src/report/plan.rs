@@ -207,6 +207,7 @@ fn phases(plan: &Plan) -> Vec<String> {
             let load = match phase.model {
                 CellLoad::Closed { .. } => format!("{} virtual users", whole(&range)),
                 CellLoad::Open { .. } => format!("{range} requests/s"),
+                CellLoad::Script { .. } => "load of the k6 script".to_owned(),
             };
             let what = phase.answers.map_or_else(
                 || "not measured".to_owned(),
@@ -228,6 +229,7 @@ fn amount(model: CellLoad) -> f64 {
             requests_per_second,
             ..
         } => requests_per_second,
+        CellLoad::Script { .. } => 0.0,
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use indexmap::IndexMap;
 
-use super::{Knob, Reason, StatePlan};
+use super::{JobScript, Knob, Reason, StatePlan};
 use crate::cpus::CpuSet;
 use crate::engine::LaunchTarget;
 use crate::load::{LoadModel, PhasePlan, Workload};
@@ -28,8 +28,8 @@ pub struct SweepPlan {
     pub cpu_lines: Vec<String>,
     /// Where load goes.
     pub target: TargetSpec,
-    /// What is sent.
-    pub workload: Arc<Workload>,
+    /// What is sent; `None` where every job has a script.
+    pub workload: Option<Arc<Workload>>,
     /// What trials find in the stack's volumes.
     pub state: StatePlan,
     /// The rest.
@@ -63,6 +63,8 @@ pub struct Job {
     pub asked: Vec<LaunchTarget>,
     /// What services must say of their own knobs.
     pub knobs: Vec<Knob>,
+    /// The k6 script that makes its load, where one does.
+    pub script: Option<JobScript>,
     /// Stretches of load, in order.
     pub phases: Vec<JobPhase>,
     /// Which of the sweep's goldens it is cloned from, where it is.
@@ -96,11 +98,12 @@ pub struct Hook {
 }
 
 impl JobPhase {
-    /// `closed` or `open`.
+    /// `closed`, `open` or `script`.
     pub fn load_model(&self) -> &'static str {
         match self.plan.model {
             LoadModel::Closed { .. } => "closed",
             LoadModel::Open { .. } => "open",
+            LoadModel::Script { .. } => "script",
         }
     }
 }

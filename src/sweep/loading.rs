@@ -15,6 +15,7 @@ use super::hooks::hooks_limit;
 use super::outcome::WindowOutcome;
 use super::progress::load_of;
 use super::rows::windows;
+use super::script::{JobScript, reason_of};
 use super::shell::{Closed, Trial, until_asked};
 use super::target::{addresses_of, base_path_of, host_of};
 use super::versions::{idle_connect_ms, versions};
@@ -24,7 +25,7 @@ use crate::engine::{
     sample_cpu, watch_exits,
 };
 use crate::event::EventKind;
-use crate::load::{LoadModel, LoadPlan, LoadSignal, RunningLoad, Target};
+use crate::load::{LoadError, LoadModel, LoadPlan, LoadSignal, RunningLoad, Target};
 use crate::measure::{Judgement, Pacing, WindowSummary, judge};
 use crate::problem::chain;
 
@@ -202,9 +203,11 @@ impl<E: Engine> Trial<'_, '_, E> {
     fn load_limit(&self) -> Duration {
         let settings = &self.shared.plan.settings;
         let n_phases = u32::try_from(self.job.phases.len()).unwrap_or(u32::MAX);
+        let script = self.job.script.as_ref();
         load_of(self.job)
             + (settings.drain + settings.request_timeout) * n_phases
             + hooks_limit(self.job)
+            + script.map_or(Duration::ZERO, JobScript::longest_around)
             + LOAD_SLACK
     }
 
@@ -261,13 +264,20 @@ impl<E: Engine> Trial<'_, '_, E> {
         if addresses.is_empty() {
             return Err(Reason::new("load_failed", "the target has no address"));
         }
+        let wrong = |error: LoadError| Reason::new("load_failed", chain(&error));
+        if let Some(script) = &self.job.script {
+            return script.start(plan, self.job, launched).map_err(wrong);
+        }
+        let Some(workload) = &plan.workload else {
+            return Err(Reason::new("load_failed", "there is nothing to send"));
+        };
         let load_plan = LoadPlan {
             target: Target {
                 addresses,
                 host: host_of(&plan.target),
                 base_path: base_path_of(&plan.target),
             },
-            workload: Arc::clone(&plan.workload),
+            workload: Arc::clone(workload),
             variables: self.job.variables.clone(),
             phases: self
                 .job
@@ -281,7 +291,7 @@ impl<E: Engine> Trial<'_, '_, E> {
             drain: plan.settings.drain,
             seed: plan.settings.seed,
         };
-        RunningLoad::start(load_plan).map_err(|error| Reason::new("load_failed", chain(&error)))
+        RunningLoad::start(load_plan).map_err(wrong)
     }
 
     /// Takes what the generator says; the trial's signal, where it is one.
@@ -346,11 +356,21 @@ impl<E: Engine> Trial<'_, '_, E> {
                 self.take_figures(phase, *summary);
                 None
             }
+            LoadSignal::ScriptEnded(report) => {
+                let reason = reason_of(&report);
+                self.script = Some(*report);
+                reason.map(Signal::Broke)
+            }
         }
     }
 
     /// Keeps the figures of a phase, where it was a window that was held to its end.
     fn take_figures(&mut self, phase: usize, summary: WindowSummary) {
+        // Summed again, with what a script told since.
+        if let Some(window) = self.windows.iter_mut().find(|window| window.phase == phase) {
+            window.summary = summary;
+            return;
+        }
         if let Some(closed) = self.closed.take_if(|closed| closed.phase == phase) {
             let (left, right) = (closed.left, closed.right);
             (self.emit)(EventKind::WindowMeasured {
@@ -397,8 +417,8 @@ impl<E: Engine> Trial<'_, '_, E> {
 /// How the phase was paced, for the rules that judge it.
 pub(super) fn pacing_of(phase: &JobPhase) -> Pacing {
     match phase.plan.model {
-        LoadModel::Closed { .. } => Pacing::Closed,
-        LoadModel::Open { .. } => Pacing::Open,
+        LoadModel::Closed { .. } | LoadModel::Script { is_open: false } => Pacing::Closed,
+        LoadModel::Open { .. } | LoadModel::Script { is_open: true } => Pacing::Open,
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! `job.rs` says what a sweep is told, `trial.rs` is the life of one trial as a
 //! pure step function, `shell.rs` performs it (with `ahead.rs`, `launching.rs`,
-//! `loading.rs`, `edge.rs`, `knobs.rs` and `evidence.rs`), `rows.rs` turns what came of it
+//! `loading.rs`, `script.rs`, `edge.rs`, `knobs.rs` and `evidence.rs`), `rows.rs` turns what came of it
 //! into rows, and `run.rs` goes from trial to trial and writes everything down.
 //!
 //! **Invariant**: this module never sees the command line, a terminal, CSV or
@@ -26,6 +26,7 @@ mod preparing;
 mod progress;
 mod rows;
 mod run;
+mod script;
 mod shell;
 mod state;
 mod stopping;
@@ -43,4 +44,5 @@ pub use job::{Hook, Job, JobPhase, ReadySpec, Settings, Slo, SweepPlan, TargetSp
 pub use knobs::Knob;
 pub use launching::{Wanted, await_remote};
 pub use run::{Sinks, SweepError, SweepSummary, run};
+pub use script::JobScript;
 pub use trial::{Action, Ending, Reason, Signal, State, step};

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::Ending;
 use crate::engine::{ClonedState, ServiceUse};
+use crate::load::k6::ScriptReport;
 use crate::measure::WindowSummary;
 
 /// Everything the shell learned about a trial.
@@ -16,6 +17,8 @@ pub(super) struct TrialOutcome {
     pub(super) ending: Ending,
     /// Windows that were held to their end with their limits proven at both edges.
     pub(super) windows: Vec<WindowOutcome>,
+    /// How its k6 script ended, where one made its load and came to its end.
+    pub(super) script: Option<ScriptReport>,
     /// Lines of proofs.jsonl, in the order they were read.
     pub(super) proofs: Vec<Value>,
     /// RFC 3339 in UTC.

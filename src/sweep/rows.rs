@@ -9,6 +9,7 @@ use indexmap::IndexMap;
 
 use super::loading::pacing_of;
 use super::outcome::{TrialOutcome, WindowOutcome};
+use super::script::annotate;
 use super::{Ending, Job, JobPhase, Reason, Settings, SweepPlan};
 use crate::cpus::CpuSet;
 use crate::engine::{ServiceUse, cpu_limit};
@@ -45,6 +46,9 @@ pub(super) fn rows_of(plan: &SweepPlan, job: &Job, outcome: &TrialOutcome) -> Ve
             row.warmup_s = Some(warm_up_before(job, index).as_secs_f64());
             if let Some(window) = outcome.windows.iter().find(|window| window.phase == index) {
                 fill(&mut row, window, phase, plan);
+                if let Some(report) = &outcome.script {
+                    annotate(&mut row, report, index, &window.summary.journeys);
+                }
                 if outcome.is_knob_not_asked && row.verdict != Verdict::Failed {
                     row.flags.push("knob_not_asked".to_owned());
                 }
@@ -104,12 +108,13 @@ fn warm_up_before(job: &Job, window: usize) -> Duration {
 fn base_row(run_id: &str, job: &Job, phase: &JobPhase) -> TrialRow {
     let (users, planned_rate_rps) = match phase.plan.model {
         LoadModel::Closed { users } => (Some(users), None),
+        LoadModel::Script { .. } => (None, None),
         LoadModel::Open {
             requests_per_second,
             ..
         } => (None, Some(requests_per_second)),
     };
-    let is_open = users.is_none();
+    let is_open = planned_rate_rps.is_some();
     TrialRow {
         schema_version: SCHEMA_VERSION,
         run_id: run_id.to_owned(),

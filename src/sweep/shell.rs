@@ -29,6 +29,7 @@ use crate::engine::{
     Unhealthy, collect_logs, collect_trial_logs,
 };
 use crate::event::{EventKind, TrialRef};
+use crate::load::k6::ScriptReport;
 use crate::measure::{Judgement, judge};
 use crate::problem::chain;
 use crate::secret::Secrets;
@@ -85,6 +86,8 @@ pub(super) struct Trial<'s, 't, E: Engine> {
     pub(super) proofs: Vec<Value>,
     pub(super) left_edge: Option<Edge>,
     pub(super) closed: Option<Closed>,
+    /// How its k6 script ended, where one made its load.
+    pub(super) script: Option<ScriptReport>,
     pub(super) unhealthy: Arc<Unhealthy>,
     /// What hooks wrote, by name.
     pub(super) hook_logs: Vec<(String, String)>,
@@ -122,6 +125,7 @@ impl<'s, 't, E: Engine> Trial<'s, 't, E> {
             proofs: Vec::new(),
             left_edge: None,
             closed: None,
+            script: None,
             hook_logs: Vec::new(),
             is_knob_not_asked: false,
             is_unclean_start: false,
@@ -180,6 +184,7 @@ impl<'s, 't, E: Engine> Trial<'s, 't, E> {
         let outcome = TrialOutcome {
             ending: parted.ending,
             windows: std::mem::take(&mut self.windows),
+            script: self.script.take(),
             proofs: std::mem::take(&mut self.proofs),
             started_at,
             target_path: launched

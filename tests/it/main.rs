@@ -13,6 +13,8 @@ mod corpus;
 mod docker;
 mod goldens;
 mod inputs;
+#[cfg(feature = "k6-tests")]
+mod k6;
 mod layering;
 mod readme;
 mod sample;

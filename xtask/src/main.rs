@@ -12,6 +12,7 @@
 mod bench_load;
 mod demo;
 mod images;
+mod k6;
 mod prove;
 mod steps;
 mod test;

@@ -4,15 +4,16 @@
 //! (release), so that build scripts and macros are built once and the tests
 //! run the binary that users get.
 
-use crate::images;
 use crate::steps::{StepError, Steps, cargo};
+use crate::{images, k6};
 
-/// Features that turn the real-container tests on.
-const FEATURES: &str = "nightsweep/docker-tests,testbed/docker-tests";
+/// Features that turn the tests with real containers and the real k6 on.
+const FEATURES: &str = "nightsweep/docker-tests,nightsweep/k6-tests,testbed/docker-tests";
 /// And those that other tests need, which are linted here and run by hand.
-const LINTED: &str = "nightsweep/docker-tests,nightsweep/corpus-tests,testbed/docker-tests";
+const LINTED: &str =
+    "nightsweep/docker-tests,nightsweep/k6-tests,nightsweep/corpus-tests,testbed/docker-tests";
 
-/// Format, lints, docs, images, tests.
+/// Format, lints, docs, images, k6, tests.
 pub(crate) fn test(steps: &mut Steps) -> Result<(), StepError> {
     steps.run("format", &mut cargo(&["fmt", "--all", "--check"]))?;
     steps.run(
@@ -43,18 +44,19 @@ pub(crate) fn test(steps: &mut Steps) -> Result<(), StepError> {
         .env("RUSTDOCFLAGS", "-D warnings"),
     )?;
     let postgres = images::images(steps)?;
-    steps.run(
-        "tests",
-        cargo(&[
-            "test",
-            "--locked",
-            "--release",
-            "--workspace",
-            "--features",
-            FEATURES,
-        ])
-        .env("NIGHTSWEEP_TEST_POSTGRES_IMAGE", postgres),
-    )?;
+    let k6 = k6::k6(steps)?;
+    // Apart, for k6 takes CPU from tests that look at the time; the same build serves both.
+    let parts = [("tests", &["--skip", "k6"][..]), ("tests with k6", &["k6"])];
+    for (name, which) in parts {
+        let all = ["test", "--locked", "--release", "--workspace"];
+        let arguments = [&all[..], &["--features", FEATURES, "--"], which].concat();
+        steps.run(
+            name,
+            cargo(&arguments)
+                .env("NIGHTSWEEP_TEST_POSTGRES_IMAGE", postgres)
+                .env(k6::VARIABLE, &k6),
+        )?;
+    }
     eprintln!("{}", steps.summary());
     Ok(())
 }

@@ -9,10 +9,12 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 use super::knobs::parse;
-use super::section;
+use super::{k6, section};
 use crate::matrix::amount;
 use crate::matrix::expression::Known;
-use crate::matrix::sweep::{Amount, AmountKind, Answers, Load, Phase, PhaseLoad, Ready, TargetUrl};
+use crate::matrix::sweep::{
+    Amount, AmountKind, Answers, Load, LoadSource, Phase, PhaseLoad, Ready, TargetUrl,
+};
 use crate::toml_file::{Entry, Located, Notes, Table, describe, number_of};
 
 /// Wait for one answer unless the file says otherwise.
@@ -50,19 +52,26 @@ pub(super) fn target(
     }
 }
 
-pub(super) fn load(file: &mut Table<'_>, notes: &mut Notes<'_>) -> Option<Load> {
-    let mut table = section(file, "load", "[load]", true, notes)?;
-    let is_k6 = table.has_later(&["k6"]);
-    table.not_yet("k6", notes);
-    let workload = if is_k6 {
-        table.get("workload")
-    } else {
-        table.need("workload", "workload = \"workload.toml\"")
+/// `[load]`, and whether a k6 script makes it.
+pub(super) fn load(
+    file: &mut Table<'_>,
+    names: &[String],
+    notes: &mut Notes<'_>,
+) -> (Option<Load>, bool) {
+    let Some(mut table) = section(file, "load", "[load]", true, notes) else {
+        return (None, false);
     };
-    let workload = workload.and_then(|entry| table.text(&entry, notes));
+    let is_k6 = table.has_later(&["k6"]);
+    let load = read_load(&mut table, names, notes);
+    table.finish(notes);
+    (load, is_k6)
+}
+
+fn read_load(table: &mut Table<'_>, names: &[String], notes: &mut Notes<'_>) -> Option<Load> {
+    let source = source(table, names, notes);
     let target = table
         .need("target", "target = \"http://app:8080\"")
-        .and_then(|entry| target(&table, &entry, notes));
+        .and_then(|entry| target(table, &entry, notes));
     let ready = table.get("ready").and_then(|entry| ready(&entry, notes));
     let mut timeout = TIMEOUT;
     if let Some(entry) = table.get("timeout") {
@@ -76,19 +85,47 @@ pub(super) fn load(file: &mut Table<'_>, notes: &mut Notes<'_>) -> Option<Load> 
         .get("threads")
         .and_then(|entry| table.whole(&entry, 1..MAX_THREADS + 1, notes))
         .and_then(|threads| usize::try_from(threads).ok());
-    table.finish(notes);
-    let workload = workload?;
     Some(Load {
-        workload: Located {
-            value: workload.value.into(),
-            location: workload.location,
-        },
+        source: source?,
         target: target?,
         ready,
         timeout,
         drain,
         threads,
     })
+}
+
+/// What makes the load: a workload file or a k6 script.
+fn source(table: &mut Table<'_>, names: &[String], notes: &mut Notes<'_>) -> Option<LoadSource> {
+    let Some(entry) = table.get("k6") else {
+        if let Some(entry) = table.get("k6_binary") {
+            notes.add(
+                entry.key_at,
+                "`k6_binary` in [load] belongs to `k6`, which is not there",
+            );
+        }
+        let workload = table
+            .need("workload", "workload = \"workload.toml\"")
+            .and_then(|entry| table.text(&entry, notes))?;
+        return Some(LoadSource::Workload(Located {
+            value: workload.value.into(),
+            location: workload.location,
+        }));
+    };
+    let k6 = k6::k6(table, &entry, names, notes);
+    for (key, why) in [
+        ("workload", "a script is the workload"),
+        ("threads", "k6 has threads of its own"),
+        ("timeout", "the script says how long it waits for an answer"),
+    ] {
+        if let Some(other) = table.get(key) {
+            notes.add(
+                other.key_at,
+                format!("[load] has both `k6` and `{key}` ({why})"),
+            );
+        }
+    }
+    k6.map(LoadSource::K6)
 }
 
 fn ready(entry: &Entry<'_>, notes: &mut Notes<'_>) -> Option<Ready> {
@@ -175,7 +212,12 @@ pub(in crate::matrix) fn target_url(text: &str) -> Result<TargetUrl, String> {
     })
 }
 
-pub(super) fn phases(file: &mut Table<'_>, names: &[String], notes: &mut Notes<'_>) -> Vec<Phase> {
+pub(super) fn phases(
+    file: &mut Table<'_>,
+    names: &[String],
+    is_k6: bool,
+    notes: &mut Notes<'_>,
+) -> Vec<Phase> {
     let example = "[[phase]]";
     let Some(entry) = file.need("phase", example) else {
         return Vec::new();
@@ -188,10 +230,15 @@ pub(super) fn phases(file: &mut Table<'_>, names: &[String], notes: &mut Notes<'
         let name = phase_name(&mut table, &mut taken, notes);
         let measured = answers(&mut table, notes);
         has_window |= measured.is_window;
-        let load = phase_load(&mut table, names, notes);
-        let duration = duration(&mut table, notes);
+        let load = if is_k6 {
+            k6::cut(&mut table, measured.is_window, notes)
+        } else {
+            let load = phase_load(&mut table, names, notes);
+            let duration = duration(&mut table, notes);
+            load.zip(duration)
+        };
         table.finish(notes);
-        if let (Some(name), Some(load), Some(duration)) = (name, load, duration) {
+        if let (Some(name), Some((load, duration))) = (name, load) {
             phases.push(Phase {
                 name,
                 location: notes.at(at),

@@ -6,10 +6,11 @@
 //! a Compose file exists is found out by whoever reads it.
 //!
 //! Next: `knobs` (axes, derived, constraints), `load` (load and phases),
-//! `trials` (trials, cost, service level, report), `state` (golden volumes, seed,
+//! `k6` (the same for scripts), `trials` (trials, cost, service level, report), `state` (golden volumes, seed,
 //! hooks), `host` (CPUs, proofs).
 
 mod host;
+mod k6;
 mod knobs;
 mod load;
 mod state;
@@ -71,8 +72,8 @@ fn sweep(path: &Path, mut file: Table<'_>, notes: &mut Notes<'_>) -> Option<Swee
     let cost = trials::cost(&mut file, &knobs, notes);
     let trials = trials::trials(&mut file, notes);
     let states = state::states(&mut file, &trials, notes);
-    let load = load::load(&mut file, notes);
-    let phases = load::phases(&mut file, &names, notes);
+    let (load, is_k6) = load::load(&mut file, &names, notes);
+    let phases = load::phases(&mut file, &names, is_k6, notes);
     let hooks = state::hooks(&mut file, &phases, &names, notes);
     let slo = trials::slo(&mut file, notes);
     let host = host::host(&mut file, notes);

@@ -94,6 +94,7 @@ pub(super) fn job(trial: u32) -> Job {
         asked: Vec::new(),
         knobs: Vec::new(),
         shares_cpus: false,
+        script: None,
         phases: vec![
             phase("warm-up", false),
             phase("first", true),
@@ -153,7 +154,7 @@ impl Bench {
                 port: address.port(),
                 base_path: String::new(),
             },
-            workload: Arc::new(Workload::get("/")),
+            workload: Some(Arc::new(Workload::get("/"))),
             state: StatePlan::Fresh,
             settings,
         };

@@ -380,7 +380,7 @@ async fn a_seed_may_be_sent_elsewhere_than_the_load_where_ports_are_published() 
             base_path: String::new(),
         };
         let load = SeedLoad {
-            workload: Arc::clone(&bench.plan.workload),
+            workload: bench.plan.workload.clone().unwrap(),
             target: Some(target),
             users: 1,
             journeys: 5,

@@ -8,6 +8,8 @@ mod faults;
 mod health;
 mod images;
 mod isolation;
+#[cfg(feature = "k6-tests")]
+mod k6;
 mod launches;
 mod proofs;
 mod replicas;

@@ -1,0 +1,193 @@
+//! Trials whose load a k6 script makes: how it is started, and what its end says of rows.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::target::{addresses_of, base_path_of, host_of};
+use super::{Job, Reason, SweepPlan};
+use crate::engine::Launched;
+use crate::load::k6::{Script, ScriptPlan, ScriptReport, Stretch};
+use crate::load::{LoadError, RunningLoad, Target};
+use crate::measure::Figures;
+use crate::results::{TrialRow, Verdict};
+
+/// A script as a trial runs it.
+#[derive(Debug, Clone)]
+pub struct JobScript {
+    /// The script, as it was read with the cell's values.
+    pub script: Arc<Script>,
+    /// Hosts and ports it has written in that lead to the target.
+    pub hosts: Vec<String>,
+    /// What of the script each phase of the job is.
+    pub stretches: Vec<Stretch>,
+}
+
+impl JobScript {
+    /// Longest time beside the phases: set-up, last iterations, tear-down.
+    pub(super) fn longest_around(&self) -> Duration {
+        self.script.options.longest_around()
+    }
+
+    /// Starts it against what was launched.
+    pub(super) fn start(
+        &self,
+        plan: &SweepPlan,
+        job: &Job,
+        launched: &Launched,
+    ) -> Result<RunningLoad, LoadError> {
+        let names = job.phases.iter().map(|phase| phase.plan.name.clone());
+        RunningLoad::start_script(ScriptPlan {
+            script: Arc::clone(&self.script),
+            target: Target {
+                addresses: addresses_of(&plan.target, launched),
+                host: host_of(&plan.target),
+                base_path: base_path_of(&plan.target),
+            },
+            hosts: self.hosts.clone(),
+            phases: names.zip(self.stretches.iter().cloned()).collect(),
+            drain: plan.settings.drain,
+            cpus: job.generator_cpus.clone(),
+        })
+    }
+}
+
+/// What broke the trial, where k6 ended too soon.
+pub(super) fn reason_of(report: &ScriptReport) -> Option<Reason> {
+    let words = report.cut_short.clone()?;
+    Some(Reason::new("script_ended", words))
+}
+
+/// Flags that are known before anything is measured.
+const OF_THE_PLAN: [&str; 2] = ["load_tied_to_knob", "shared_cpus"];
+
+/// Puts what k6's end says into the row of a window.
+pub(super) fn annotate(
+    row: &mut TrialRow,
+    report: &ScriptReport,
+    phase: usize,
+    journeys: &Figures,
+) {
+    if row.verdict == Verdict::Failed {
+        return;
+    }
+    let notes = report.windows.iter().find(|notes| notes.phase == phase);
+    let threw = notes.map_or(0, |notes| notes.threw);
+    let mut words = Vec::new();
+    if threw > 0 {
+        words.push(format!("{threw} iterations of the script threw"));
+        let counts = &journeys.counts;
+        // Its requests may have been fine, and were not those it was written for.
+        if counts.successes == 0 {
+            row.verdict = Verdict::Failed;
+            row.reason = Some("script_failed".to_owned());
+            row.flags
+                .retain(|flag| OF_THE_PLAN.contains(&flag.as_str()));
+        }
+    }
+    let is_measured = row.verdict != Verdict::Failed;
+    let mut flag = |is_so: bool, flag: &str| {
+        if is_so && is_measured {
+            row.flags.push(flag.to_owned());
+        }
+    };
+    flag(threw > 0 || report.ended_badly.is_some(), "script_errors");
+    flag(report.interrupted > 0, "iterations_interrupted");
+    flag(report.crossed.is_some(), "thresholds_crossed");
+    flag(!report.unjudged.is_empty(), "thresholds_unjudged");
+    if let Some(ending) = &report.ended_badly {
+        words.push(format!("k6 ended with {ending}"));
+    }
+    if report.interrupted > 0 {
+        let n = report.interrupted;
+        words.push(format!(
+            "{n} iterations of the whole run were cut off in the middle, and their last requests are not counted"
+        ));
+    }
+    if let Some(metrics) = &report.crossed {
+        words.push(format!("thresholds crossed, over the whole run: {metrics}"));
+    }
+    if !report.unjudged.is_empty() {
+        let metrics = report.unjudged.join(", ");
+        words.push(format!(
+            "thresholds that nothing was measured for: {metrics}"
+        ));
+    }
+    if !words.is_empty() {
+        let words: Vec<String> = row.detail.take().into_iter().chain(words).collect();
+        row.detail = Some(words.join("; "));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::k6::WindowNotes;
+    use crate::measure::Counts;
+
+    fn annotated(report: &ScriptReport, successes: u64) -> TrialRow {
+        let mut row = TrialRow {
+            verdict: Verdict::Valid,
+            ..TrialRow::default()
+        };
+        let journeys = Figures {
+            counts: Counts {
+                successes,
+                ..Counts::default()
+            },
+            ..Figures::default()
+        };
+        annotate(&mut row, report, 1, &journeys);
+        row
+    }
+
+    #[test]
+    fn a_clean_end_says_nothing() {
+        let row = annotated(&ScriptReport::default(), 9);
+        assert_eq!((row.verdict, row.detail), (Verdict::Valid, None));
+        assert!(row.flags.is_empty());
+    }
+
+    #[test]
+    fn iterations_that_threw_are_flagged_and_when_all_did_there_is_no_measurement() {
+        let report = ScriptReport {
+            windows: vec![WindowNotes { phase: 1, threw: 7 }],
+            ..ScriptReport::default()
+        };
+        let some = annotated(&report, 9);
+        assert_eq!(
+            (some.verdict, some.flags),
+            (Verdict::Valid, vec!["script_errors".to_owned()])
+        );
+        let all = annotated(&report, 0);
+        assert_eq!(
+            (all.verdict, all.reason.as_deref()),
+            (Verdict::Failed, Some("script_failed"))
+        );
+        assert_eq!(all.detail.unwrap(), "7 iterations of the script threw");
+        let elsewhere = ScriptReport {
+            windows: vec![WindowNotes { phase: 0, threw: 7 }],
+            ..ScriptReport::default()
+        };
+        assert!(annotated(&elsewhere, 0).flags.is_empty());
+    }
+
+    #[test]
+    fn what_else_is_known_is_a_flag_with_words() {
+        let report = ScriptReport {
+            crossed: Some("http_req_duration".to_owned()),
+            unjudged: vec!["http_reqs{name:x}".to_owned()],
+            interrupted: 3,
+            ended_badly: Some("exit code 108".to_owned()),
+            ..ScriptReport::default()
+        };
+        let row = annotated(&report, 9);
+        let flags = [
+            "script_errors",
+            "iterations_interrupted",
+            "thresholds_crossed",
+            "thresholds_unjudged",
+        ];
+        assert_eq!(row.flags, flags);
+        insta::assert_snapshot!(row.detail.unwrap(), @"k6 ended with exit code 108; 3 iterations of the whole run were cut off in the middle, and their last requests are not counted; thresholds crossed, over the whole run: http_req_duration; thresholds that nothing was measured for: http_reqs{name:x}");
+    }
+}
