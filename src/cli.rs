@@ -208,9 +208,12 @@ pub struct LoadArgs {
     /// Closed loop: this many virtual users, one connection each
     #[arg(long, value_name = "USERS", conflicts_with = "open")]
     pub closed: Option<u32>,
-    /// Open loop: this many requests a second, evenly spaced, timed from the due time
+    /// Open loop: this many requests a second, timed from the due time
     #[arg(long, value_name = "RATE")]
     pub open: Option<f64>,
+    /// How the arrivals of an open loop are spaced
+    #[arg(long, value_enum, default_value_t = ArrivalsChoice::Uniform)]
+    pub arrivals: ArrivalsChoice,
     /// Most journeys under way at once in an open loop
     #[arg(long, default_value_t = 1000)]
     pub max_in_flight: u32,
@@ -241,6 +244,15 @@ pub struct LoadArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// How the arrivals of an open loop are spaced.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum ArrivalsChoice {
+    /// Evenly
+    Uniform,
+    /// At random and independently of each other, from the seed
+    Poisson,
 }
 
 /// `doctor`

@@ -12,9 +12,9 @@ use super::isolation::Isolated;
 use super::state::{hooks_of, state_plan};
 use crate::cpus::CpuSet;
 use crate::engine::{CpuPlan, LaunchTarget, cpu_limit, network_mode};
-use crate::load::{LoadModel, PhasePlan};
+use crate::load::{Arrivals, LoadModel, PhasePlan};
 use crate::matrix::{
-    ASSUMED_DEAD_TIME, Answers, Cell, CellLoad, CellPhase, PlannedTrial, Prove, Sweep,
+    self, ASSUMED_DEAD_TIME, Answers, Cell, CellLoad, CellPhase, PlannedTrial, Prove, Sweep,
 };
 use crate::problem::{Location, Problem, Problems};
 use crate::scalar::Scalar;
@@ -183,9 +183,14 @@ fn job_phase(sweep: &Sweep, cell: &Cell, phase: CellPhase) -> JobPhase {
                 CellLoad::Closed { users } => LoadModel::Closed { users },
                 CellLoad::Open {
                     requests_per_second,
+                    arrivals,
                     max_in_flight,
                 } => LoadModel::Open {
                     requests_per_second,
+                    arrivals: match arrivals {
+                        matrix::Arrivals::Uniform => Arrivals::Uniform,
+                        matrix::Arrivals::Poisson => Arrivals::Poisson,
+                    },
                     max_in_flight,
                 },
             },

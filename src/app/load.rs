@@ -12,9 +12,9 @@ use super::environment::Environment;
 use super::error::{AppError, Outcome};
 use super::interrupt::Interrupts;
 use super::jobs::{default_load_threads, resolve};
-use crate::cli::LoadArgs;
+use crate::cli::{ArrivalsChoice, LoadArgs};
 use crate::load::{
-    LoadModel, LoadPlan, LoadSignal, PhasePlan, RunningLoad, Target, Tick, Workload, once,
+    Arrivals, LoadModel, LoadPlan, LoadSignal, PhasePlan, RunningLoad, Target, Tick, Workload, once,
 };
 use crate::matrix::TargetUrl;
 use crate::measure::{Figures, Judgement, LatencyFigures, Pacing, WindowSummary, judge};
@@ -163,6 +163,10 @@ fn model(arguments: &LoadArgs) -> LoadModel {
     match arguments.open {
         Some(requests_per_second) => LoadModel::Open {
             requests_per_second,
+            arrivals: match arguments.arrivals {
+                ArrivalsChoice::Uniform => Arrivals::Uniform,
+                ArrivalsChoice::Poisson => Arrivals::Poisson,
+            },
             max_in_flight: arguments.max_in_flight,
         },
         None => LoadModel::Closed {

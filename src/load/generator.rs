@@ -17,7 +17,7 @@ use tokio::sync::mpsc as signals;
 
 use super::conductor::Conductor;
 use super::pinning::pin_this_thread;
-use super::plan::{LoadModel, LoadPlan, LoadSignal};
+use super::plan::{Arrivals, LoadModel, LoadPlan, LoadSignal};
 use super::prepare::{PrepareProblems, prepare};
 use super::thread::{Command, Report, Thread, ThreadPlan};
 use crate::cpus::CpuSet;
@@ -227,6 +227,8 @@ const MOST_CONNECTIONS: u32 = 60_000;
 const MOST_THREADS: usize = 1_024;
 /// Highest rate; beyond it arrivals are closer together than 10 ns.
 const HIGHEST_RATE_RPS: f64 = 100_000_000.0;
+/// Highest rate of Poisson arrivals, each of which is drawn: ten times what one thread can send.
+const HIGHEST_POISSON_RPS: f64 = 1_000_000.0;
 /// Lowest rate; one request in eleven days.
 const LOWEST_RATE_RPS: f64 = 1e-6;
 
@@ -293,6 +295,13 @@ fn check_model(phase: &str, model: LoadModel) -> Result<(), LoadError> {
             ..
         } if !(rate > LOWEST_RATE_RPS && rate <= HIGHEST_RATE_RPS) => bad(format!(
             "has the rate {rate} (allowed: above 0, to {HIGHEST_RATE_RPS})"
+        )),
+        LoadModel::Open {
+            requests_per_second: rate,
+            arrivals: Arrivals::Poisson,
+            ..
+        } if rate > HIGHEST_POISSON_RPS => bad(format!(
+            "has the rate {rate} with Poisson arrivals (allowed: up to {HIGHEST_POISSON_RPS})"
         )),
         LoadModel::Closed { .. } | LoadModel::Open { .. } => Ok(()),
     }

@@ -6,8 +6,9 @@
 //! Read `plan` (what goes in and comes out), `workload` with `workload_file`,
 //! `step_file`, `expand`, `template`, `json_body` (what is sent),
 //! `prepare` (made ready), `generator` with `conductor` (threads and phases),
-//! `seed` (journeys without windows), `thread`, `slot`, `journey`, `closed`, `open`,
-//! `fine_timer` (one load thread), `client` (one connection), `pinning` (threads kept on CPUs).
+//! `seed` (journeys without windows), `thread`, `slot`, `journey`, `closed`, `open`
+//! with `arrivals`, `fine_timer` (one load thread), `client` (one connection), `pinning` (threads kept on CPUs).
+mod arrivals;
 mod client;
 mod closed;
 mod conductor;
@@ -36,6 +37,6 @@ mod workload_file;
 pub use generator::{LoadError, RunningLoad};
 pub use once::{Exchange, ReceivedAnswer, SentRequest, once};
 pub use pinning::pin_all_threads;
-pub use plan::{LoadModel, LoadPlan, LoadSignal, PhasePlan, Target, Tick};
+pub use plan::{Arrivals, LoadModel, LoadPlan, LoadSignal, PhasePlan, Target, Tick};
 pub use seed::{SeedError, SeedPlan, seed};
 pub use workload::{VariableUse, Workload};

@@ -33,13 +33,26 @@ pub enum LoadModel {
         /// Virtual users, one connection each; at least 1.
         users: u32,
     },
-    /// Journeys arrive at an even rate, whatever the service does.
+    /// Journeys arrive at a rate of their own, whatever the service does.
     Open {
         /// Requests per second = journeys per second x requests of the journey.
         requests_per_second: f64,
+        /// How the arrivals are spaced.
+        arrivals: Arrivals,
         /// Most journeys under way at once; beyond it arrivals wait, timed from due.
         max_in_flight: u32,
     },
+}
+
+/// How the arrivals of an open loop are spaced.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Arrivals {
+    /// Evenly.
+    #[default]
+    Uniform,
+    /// At random and independently of each other, as those of many users who know
+    /// nothing of each other: gaps are exponential, drawn from the plan's seed.
+    Poisson,
 }
 
 /// One stretch of load.

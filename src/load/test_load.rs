@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use indexmap::IndexMap;
 
 use super::test_server::TestServer;
-use super::{LoadModel, LoadPlan, LoadSignal, PhasePlan, RunningLoad, Target, Workload};
+use super::{Arrivals, LoadModel, LoadPlan, LoadSignal, PhasePlan, RunningLoad, Target, Workload};
 use crate::measure::WindowSummary;
 
 pub(super) fn ms(n: u64) -> Duration {
@@ -21,6 +21,15 @@ pub(super) fn closed(users: u32) -> LoadModel {
 pub(super) fn open(requests_per_second: f64, max_in_flight: u32) -> LoadModel {
     LoadModel::Open {
         requests_per_second,
+        arrivals: Arrivals::Uniform,
+        max_in_flight,
+    }
+}
+
+pub(super) fn poisson(requests_per_second: f64, max_in_flight: u32) -> LoadModel {
+    LoadModel::Open {
+        requests_per_second,
+        arrivals: Arrivals::Poisson,
         max_in_flight,
     }
 }

@@ -64,7 +64,7 @@ fn load_of(phase: &Phase, values: &[Value], tier_max: &[Option<f64>]) -> Result<
     };
     match phase.load {
         PhaseLoad::Closed { .. } => amount::users(number).map(f64::from),
-        PhaseLoad::Open { .. } => amount::rate_rps(number),
+        PhaseLoad::Open { arrivals, .. } => amount::rate_rps(number, arrivals),
     }
     .map_err(fail)
 }

@@ -14,7 +14,7 @@ use super::expand::{Expansion, expand};
 use super::expression::{Expression, Known, Value};
 use super::order::shuffled;
 use super::state::{Golden, State};
-use super::sweep::{Answers, Order, PhaseLoad, Sweep};
+use super::sweep::{Answers, Arrivals, Order, PhaseLoad, Sweep};
 use super::warnings::warnings;
 use crate::problem::{Location, Problem, Problems};
 use crate::scalar::Scalar;
@@ -148,10 +148,12 @@ pub enum CellLoad {
         /// Virtual users; at least 1.
         users: u32,
     },
-    /// Requests at an even rate, whatever the service does.
+    /// Requests at a rate of their own, whatever the service does.
     Open {
         /// Requests per second; finite and above 0.
         requests_per_second: f64,
+        /// How they are spaced.
+        arrivals: Arrivals,
         /// Most journeys under way at once.
         max_in_flight: u32,
     },
@@ -162,8 +164,8 @@ pub enum CellLoad {
 struct PhaseShape {
     name: String,
     answers: Option<Answers>,
-    /// `None` for a closed load.
-    max_in_flight: Option<u32>,
+    /// Spacing and bound of an open load; `None` for a closed one.
+    open: Option<(Arrivals, u32)>,
     duration: Duration,
 }
 
@@ -211,9 +213,13 @@ pub fn plan(sweep: &Sweep, reached: &BTreeSet<String>) -> Result<Plan, Problems>
             .map(|phase| PhaseShape {
                 name: phase.name.clone(),
                 answers: phase.answers,
-                max_in_flight: match phase.load {
+                open: match phase.load {
                     PhaseLoad::Closed { .. } => None,
-                    PhaseLoad::Open { max_in_flight, .. } => Some(max_in_flight),
+                    PhaseLoad::Open {
+                        arrivals,
+                        max_in_flight,
+                        ..
+                    } => Some((arrivals, max_in_flight)),
                 },
                 duration: phase.duration,
             })
@@ -311,13 +317,14 @@ impl Plan {
                 name: phase.name.clone(),
                 window: phase.answers.is_some(),
                 answers: phase.answers,
-                model: match phase.max_in_flight {
+                model: match phase.open {
                     None => CellLoad::Closed {
                         // `expand` has rounded and checked it.
                         users: load.number as u32,
                     },
-                    Some(max_in_flight) => CellLoad::Open {
+                    Some((arrivals, max_in_flight)) => CellLoad::Open {
                         requests_per_second: load.number,
+                        arrivals,
                         max_in_flight,
                     },
                 },

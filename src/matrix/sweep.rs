@@ -261,10 +261,12 @@ pub enum PhaseLoad {
         /// How many; one connection each.
         users: Amount,
     },
-    /// Requests at an even rate, whatever the service does.
+    /// Requests at a rate of their own, whatever the service does.
     Open {
         /// How many a second.
         requests_per_second: Amount,
+        /// How they are spaced.
+        arrivals: Arrivals,
         /// Most journeys under way at once.
         max_in_flight: u32,
     },
@@ -289,6 +291,16 @@ impl PhaseLoad {
             Self::Open { .. } => "open",
         }
     }
+}
+
+/// How the arrivals of an open load are spaced.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Arrivals {
+    /// Evenly.
+    #[default]
+    Uniform,
+    /// At random and independently of each other.
+    Poisson,
 }
 
 /// A number, or how to compute it for a cell.

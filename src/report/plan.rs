@@ -1,7 +1,7 @@
 //! `plan` as text: what would be run, in which order, for how long.
 
 use super::table::{Align, Table, rate};
-use crate::matrix::{Cell, CellLoad, ClonesCost, Order, Plan, State, Sweep};
+use crate::matrix::{Arrivals, Cell, CellLoad, ClonesCost, Order, Plan, State, Sweep};
 use crate::units::{format_bytes, format_duration};
 
 /// Cells shown in full; larger plans show their ends.
@@ -206,7 +206,13 @@ fn phases(plan: &Plan) -> Vec<String> {
             let phase = &first[index];
             let load = match phase.model {
                 CellLoad::Closed { .. } => format!("{} virtual users", whole(&range)),
-                CellLoad::Open { .. } => format!("{range} requests/s"),
+                CellLoad::Open { arrivals, .. } => format!(
+                    "{range} requests/s{}",
+                    match arrivals {
+                        Arrivals::Uniform => "",
+                        Arrivals::Poisson => " (Poisson arrivals)",
+                    }
+                ),
             };
             let what = phase.answers.map_or_else(
                 || "not measured".to_owned(),

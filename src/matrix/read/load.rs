@@ -12,7 +12,9 @@ use super::knobs::parse;
 use super::section;
 use crate::matrix::amount;
 use crate::matrix::expression::Known;
-use crate::matrix::sweep::{Amount, AmountKind, Answers, Load, Phase, PhaseLoad, Ready, TargetUrl};
+use crate::matrix::sweep::{
+    Amount, AmountKind, Answers, Arrivals, Load, Phase, PhaseLoad, Ready, TargetUrl,
+};
 use crate::toml_file::{Entry, Located, Notes, Table, describe, number_of};
 
 /// Wait for one answer unless the file says otherwise.
@@ -343,8 +345,13 @@ fn open_load(
         "requests_per_second",
         "open = { requests_per_second = 100 }",
     );
+    let mut arrivals = Arrivals::default();
     if let Some(entry) = table.get("arrivals") {
-        let _ = table.word(&entry, &[("uniform", ())], &["poisson"], notes);
+        let words = [
+            ("uniform", Arrivals::Uniform),
+            ("poisson", Arrivals::Poisson),
+        ];
+        arrivals = table.word(&entry, &words, &[], notes).unwrap_or(arrivals);
     }
     let max_in_flight = table
         .get("max_in_flight")
@@ -356,11 +363,12 @@ fn open_load(
         &rate?,
         name,
         names,
-        |number| amount::rate_rps(number).err(),
+        |number| amount::rate_rps(number, arrivals).err(),
         notes,
     )?;
     Some(PhaseLoad::Open {
         requests_per_second: rate,
+        arrivals,
         max_in_flight: u32::try_from(max_in_flight?).expect("the range is small"),
     })
 }

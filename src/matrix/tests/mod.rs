@@ -130,6 +130,7 @@ fn loads_of_the_reference_matrix_follow_the_tier_alone() {
             phases[1].model,
             CellLoad::Open {
                 requests_per_second: 400.0 * *cpus as f64,
+                arrivals: Arrivals::Uniform,
                 max_in_flight: 1000
             }
         );

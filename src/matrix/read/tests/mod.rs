@@ -5,7 +5,7 @@ mod host;
 mod state;
 
 use super::*;
-use crate::matrix::{Answers, Order, PhaseLoad, State, TargetUrl};
+use crate::matrix::{Answers, Arrivals, Order, PhaseLoad, State, TargetUrl};
 use crate::placed::{PlacedNode, PlacedValue};
 use crate::scalar::Scalar;
 use std::time::Duration;
@@ -93,7 +93,7 @@ fn every_supported_key_is_read() {
         max_consecutive_failures = 0\nshared = ['./cache']\n[slo]\np99_ms = 12.5\nerror_rate = 0\n\
         [report]\ntitle = 'T'\nauthor = 'A'\nnotes = 'N'\n\
         [[phase]]\nname = 'slow'\nwindow = true\nanswers = 'latency'\nduration = '1s'\n\
-        open = { requests_per_second = 'n + tier_max(cpus)', arrivals = 'uniform', max_in_flight = 5 }";
+        open = { requests_per_second = 'n + tier_max(cpus)', arrivals = 'poisson', max_in_flight = 5 }";
     let sweep = good(&format!("{text}{more}"));
     assert_eq!(sweep.services[0].value, "db");
     assert_eq!(sweep.secrets[0].location.to_string(), "m.toml:9:12");
@@ -120,6 +120,7 @@ fn every_supported_key_is_read() {
     assert!(matches!(
         sweep.phases[1].load,
         PhaseLoad::Open {
+            arrivals: Arrivals::Poisson,
             max_in_flight: 5,
             ..
         }
@@ -280,9 +281,8 @@ fn reserved_keys_are_refused_by_name() {
     m.toml:24:6: `operation` in [slo] is not yet supported
     m.toml:27:11: `confirm` in [trials] other than 0 is not yet supported
     ");
-    insta::assert_snapshot!(replaced("closed = { users = 16 }", "open = { requests_per_second = '0.6 * tier_capacity', arrivals = 'poisson' }\nmin = '1s'\nmax = '2s'"), @r#"
+    insta::assert_snapshot!(replaced("closed = { users = 16 }", "open = { requests_per_second = '0.6 * tier_capacity' }\nmin = '1s'\nmax = '2s'"), @r#"
     m.toml:16:39: `tier_capacity` is not yet supported (allowed: a number or an expression over axes, derived values and tier_max)
-    m.toml:16:66: `arrivals = "poisson"` in `open` of [[phase]] "stress" is not yet supported
     m.toml:17:1: `min` in [[phase]] "stress" is not yet supported
     m.toml:18:1: `max` in [[phase]] "stress" is not yet supported
     "#);
