@@ -179,6 +179,7 @@ fn job_phase(sweep: &Sweep, cell: &Cell, phase: CellPhase) -> JobPhase {
             window: phase.window,
             duration: phase.duration,
             held: !hooks.is_empty(),
+            ramp_from: None,
             model: match phase.model {
                 CellLoad::Closed { users } => LoadModel::Closed { users },
                 CellLoad::Open {

@@ -54,6 +54,7 @@ pub(super) async fn load(
             name: "warm-up".to_owned(),
             window: false,
             model,
+            ramp_from: None,
             duration: arguments.warm_up,
             held: false,
         });
@@ -62,6 +63,7 @@ pub(super) async fn load(
         name: "window".to_owned(),
         window: true,
         model,
+        ramp_from: None,
         duration: arguments.duration,
         held: false,
     });

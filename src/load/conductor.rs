@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc as signals;
 
+use super::closed::most_users;
 use super::generator::{LEAD, LoadError};
 use super::plan::{LoadModel, LoadSignal, PhasePlan, Tick};
 use super::thread::{Batch, Command, PhaseClock, Report, Totals};
@@ -96,6 +97,7 @@ impl Conductor {
             start,
             end: start + length,
             model,
+            ramp_from: phase.ramp_from,
         };
         let latency_from = match model {
             LoadModel::Closed { .. } => LatencyFrom::Send,
@@ -267,7 +269,7 @@ fn summarise(collected: Collected, length: Duration) -> WindowSummary {
     let time = |part: fn(&Totals) -> Duration| totals.iter().map(part).sum::<Duration>();
     let mean = |time: Duration| time.as_secs_f64() / length.as_secs_f64();
     let most_threads = match clock.model {
-        LoadModel::Closed { users } => users,
+        LoadModel::Closed { users } => most_users(users, clock.ramp_from),
         LoadModel::Open { max_in_flight, .. } => max_in_flight,
     };
     let total = recorder.total(length);
@@ -286,7 +288,10 @@ fn summarise(collected: Collected, length: Duration) -> WindowSummary {
         held_back: sum(|totals| totals.held_back),
         outside: sum(|totals| totals.outside),
         in_flight: match clock.model {
-            LoadModel::Closed { users } => f64::from(users),
+            LoadModel::Closed { users } => {
+                let to = f64::from(users);
+                f64::midpoint(clock.ramp_from.unwrap_or(to), to)
+            }
             LoadModel::Open { .. } => mean(time(|totals| totals.under_way)),
         },
         in_flight_recorded: mean(time(|totals| totals.recorded)),

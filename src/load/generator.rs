@@ -15,9 +15,10 @@ use std::time::Duration;
 use tokio::runtime::LocalOptions;
 use tokio::sync::mpsc as signals;
 
+use super::closed::most_users;
 use super::conductor::Conductor;
 use super::pinning::pin_this_thread;
-use super::plan::{Arrivals, LoadModel, LoadPlan, LoadSignal};
+use super::plan::{Arrivals, LoadModel, LoadPlan, LoadSignal, PhasePlan};
 use super::prepare::{PrepareProblems, prepare};
 use super::thread::{Command, Report, Thread, ThreadPlan};
 use crate::cpus::CpuSet;
@@ -235,7 +236,7 @@ const LOWEST_RATE_RPS: f64 = 1e-6;
 /// Load threads to start: one without a user or an arrival would only wait.
 fn n_threads(plan: &LoadPlan) -> usize {
     let most_used = plan.phases.iter().map(|phase| match phase.model {
-        LoadModel::Closed { users } => users as usize,
+        LoadModel::Closed { users } => most_users(users, phase.ramp_from) as usize,
         LoadModel::Open { max_in_flight, .. } => max_in_flight as usize,
     });
     plan.threads.min(most_used.max().unwrap_or_default())
@@ -273,6 +274,9 @@ fn check(plan: &LoadPlan) -> Result<(), LoadError> {
             return bad(format!("phase `{name}` has no duration"));
         }
         check_model(name, phase.model)?;
+        if let Some(from) = phase.ramp_from {
+            check_ramp(phase, from)?;
+        }
     }
     Ok(())
 }
@@ -305,6 +309,25 @@ fn check_model(phase: &str, model: LoadModel) -> Result<(), LoadError> {
         )),
         LoadModel::Closed { .. } | LoadModel::Open { .. } => Ok(()),
     }
+}
+
+fn check_ramp(phase: &PhasePlan, from: f64) -> Result<(), LoadError> {
+    let name = &phase.name;
+    let most = match phase.model {
+        LoadModel::Closed { .. } => f64::from(MOST_CONNECTIONS),
+        LoadModel::Open { .. } => HIGHEST_RATE_RPS,
+    };
+    if phase.window {
+        return Err(LoadError::BadPlan(format!(
+            "phase `{name}` is a ramp and cannot be measured"
+        )));
+    }
+    if !(0.0..=most).contains(&from) {
+        return Err(LoadError::BadPlan(format!(
+            "the ramp of phase `{name}` begins at {from} (allowed: 0 to {most})"
+        )));
+    }
+    Ok(())
 }
 
 #[derive(Debug)]

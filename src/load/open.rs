@@ -173,7 +173,15 @@ pub(super) fn begin(thread: &Rc<Thread>, clock: PhaseClock) {
     open.most_under_way
         .set(share(max_in_flight, thread.index, n_threads));
     let n_requests = thread.plan.prepared.operations.len();
-    let rate = Rate::constant(requests_per_second / n_requests as f64);
+    let of_journeys = |requests_per_second: f64| requests_per_second / n_requests as f64;
+    let rate = match clock.ramp_from {
+        None => Rate::constant(of_journeys(requests_per_second)),
+        Some(from) => Rate::ramp(
+            of_journeys(from),
+            of_journeys(requests_per_second),
+            clock.end.saturating_duration_since(clock.start),
+        ),
+    };
     // Every phase has a sequence of its own, the same on all threads.
     let seed = thread.plan.seed ^ (clock.index as u64).wrapping_mul(0xD1B5_4A32_D192_ED03);
     let sequence = ArrivalSequence::new(arrivals, rate, seed, thread.index, n_threads);

@@ -143,6 +143,7 @@ fn what_was_passed_over_is_counted_in_the_second_it_was_due() {
         start,
         end: start + ms(2_500),
         model: open(10_000.0, 1),
+        ramp_from: None,
     };
     let pacer = Pacer {
         start,

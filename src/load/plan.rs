@@ -64,6 +64,10 @@ pub struct PhasePlan {
     pub window: bool,
     /// How requests are paced.
     pub model: LoadModel,
+    /// For a ramp, the users or requests per second it begins with: from there the load
+    /// goes evenly to the model's, which it reaches at the end. `None` holds the model's
+    /// load all the time. A ramp cannot be a window.
+    pub ramp_from: Option<f64>,
     /// Nominal length.
     pub duration: Duration,
     /// Whether it begins only when [`RunningLoad::go_on`](super::RunningLoad::go_on) says so.

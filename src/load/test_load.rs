@@ -51,6 +51,7 @@ pub(super) fn plan(target: &Target, workload: Workload, phases: &[(LoadModel, u6
                 name: format!("phase {index}"),
                 window: true,
                 model: *model,
+                ramp_from: None,
                 duration: ms(*length_ms),
                 held: false,
             })

@@ -70,6 +70,7 @@ pub(super) fn phase(name: &str, window: bool) -> JobPhase {
         plan: PhasePlan {
             name: name.to_owned(),
             window,
+            ramp_from: None,
             model: LoadModel::Closed { users: 2 },
             duration: WINDOW,
             held: false,
