@@ -170,16 +170,22 @@ pub(super) fn default_load_threads() -> usize {
 }
 
 fn job_phase(sweep: &Sweep, cell: &Cell, phase: CellPhase) -> JobPhase {
-    let hooks = hooks_of(sweep, cell, &phase.name, phase.window);
+    // Steps follow each other without a break: commands run before the first.
+    let hooks = if phase.is_first {
+        hooks_of(sweep, cell, &phase.name, phase.is_of_window)
+    } else {
+        Vec::new()
+    };
     JobPhase {
         answers: phase.answers.map(Answers::as_str),
+        step: phase.step,
         load_tied_to_knob: phase.load_tied_to_knob,
         plan: PhasePlan {
+            window: phase.is_window(),
             name: phase.name,
-            window: phase.window,
             duration: phase.duration,
             held: !hooks.is_empty(),
-            ramp_from: None,
+            ramp_from: phase.ramp_from,
             model: match phase.model {
                 CellLoad::Closed { users } => LoadModel::Closed { users },
                 CellLoad::Open {

@@ -37,7 +37,7 @@ pub(in crate::load) fn distance_from_exponential(gaps: &[f64], rate: f64) -> f64
 
 pub(in crate::load) fn gaps_s(dues: &[Duration]) -> Vec<f64> {
     dues.windows(2)
-        .map(|pair| (pair[1] - pair[0]).as_secs_f64())
+        .map(|pair| pair[1].saturating_sub(pair[0]).as_secs_f64())
         .collect()
 }
 
@@ -97,7 +97,7 @@ fn a_ramp_turns_positions_into_times_and_back() {
     ] {
         let rate = Rate::ramp(from, to, Duration::from_secs(over_s));
         let end_s = over_s as f64;
-        let expected = (from + to) / 2.0 * end_s;
+        let expected = f64::midpoint(from, to) * end_s;
         assert!((rate.position_at(end_s) / expected - 1.0).abs() < 1e-9);
         for part in 1..=60 {
             let seconds = end_s * 1.5 * f64::from(part) / 60.0;

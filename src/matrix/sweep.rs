@@ -84,14 +84,21 @@ impl Sweep {
         &self.names
     }
 
+    /// The stages of all phases, in order: an index into them is a load's place.
+    pub(super) fn stages(&self) -> impl Iterator<Item = (&Phase, &Stage)> {
+        let of_phase = |phase| move |stage| (phase, stage);
+        self.phases
+            .iter()
+            .flat_map(move |phase: &Phase| phase.stages.iter().map(of_phase(phase)))
+    }
+
     /// Names that the loads of the phases read.
     ///
     /// The names inside the override's texts are found by the stack, which
     /// knows the syntax of its templates.
     pub fn used_names(&self) -> BTreeSet<String> {
-        self.phases
-            .iter()
-            .filter_map(|phase| phase.load.amount().expression())
+        self.stages()
+            .filter_map(|(_, stage)| stage.load.amount().expression())
             .flat_map(|load| load.slots().iter().chain(load.tier_max_slots()))
             .map(|slot| self.names[*slot].clone())
             .chain(self.names_in_hooks())
@@ -221,16 +228,45 @@ pub struct Phase {
     pub location: Location,
     /// Which question it answers; `None` for a phase that is not measured.
     pub answers: Option<Answers>,
-    /// How much load.
-    pub load: PhaseLoad,
-    /// How long.
-    pub duration: Duration,
+    /// Its loads, one after the other. **Shape**: at least one; one that is held, unless the
+    /// file has `stages` or `profile`.
+    pub stages: Vec<Stage>,
 }
 
 impl Phase {
     /// Whether it is measured.
     pub fn is_window(&self) -> bool {
         self.answers.is_some()
+    }
+
+    /// Whether its loads are stages, the held ones of which are counted as steps.
+    pub fn is_ladder(&self) -> bool {
+        self.answers == Some(Answers::Ladder)
+    }
+
+    /// How long all of it takes.
+    pub fn duration(&self) -> Duration {
+        self.stages.iter().map(Stage::duration).sum()
+    }
+}
+
+/// A load that is gone to evenly, then held.
+#[derive(Debug, Clone)]
+pub struct Stage {
+    /// How much load.
+    pub load: PhaseLoad,
+    /// The share of it that is meant: 1 unless a profile says otherwise.
+    pub share: f64,
+    /// How long the load takes to get there from what it was before; zero jumps.
+    pub ramp: Duration,
+    /// How long it is held; zero goes on to the next stage at once.
+    pub hold: Duration,
+}
+
+impl Stage {
+    /// Ramp and hold together.
+    pub fn duration(&self) -> Duration {
+        self.ramp + self.hold
     }
 }
 
@@ -241,6 +277,8 @@ pub enum Answers {
     Latency,
     /// How many requests a second can be had.
     Capacity,
+    /// What changes from one load to the next.
+    Ladder,
 }
 
 impl Answers {
@@ -249,6 +287,7 @@ impl Answers {
         match self {
             Self::Latency => "latency",
             Self::Capacity => "capacity",
+            Self::Ladder => "ladder",
         }
     }
 }

@@ -19,6 +19,7 @@ mod plain;
 mod plan;
 mod printer;
 mod stack;
+mod steps;
 mod table;
 
 pub use best::best_tables;
@@ -31,6 +32,7 @@ pub use plain::PlainReporter;
 pub use plan::plan_text;
 pub use printer::Printer;
 pub use stack::stack_text;
+pub use steps::ladder_tables;
 pub use table::{Align, Table, count, latency_ms, rate};
 
 use crate::event::Event;

@@ -298,6 +298,8 @@ impl<E: Engine> Trial<'_, '_, E> {
                 (self.emit)(EventKind::PhaseStarted {
                     trial: self.name.clone(),
                     phase: plan.name.clone(),
+                    step: self.job.phases[phase].step,
+                    ramp: plan.ramp_from.is_some(),
                     window: plan.window,
                     length_s: plan.duration.as_secs_f64(),
                     left_s,
@@ -356,6 +358,7 @@ impl<E: Engine> Trial<'_, '_, E> {
             (self.emit)(EventKind::WindowMeasured {
                 trial: self.name.clone(),
                 window: self.job.phases[phase].plan.name.clone(),
+                step: self.job.phases[phase].step,
                 throughput_rps: summary.total.throughput_rps,
                 p99_ms: summary.total.latency_ms.p99,
                 errors: summary.total.counts.errors.total(),

@@ -123,6 +123,7 @@ fn base_row(run_id: &str, job: &Job, phase: &JobPhase) -> TrialRow {
         variables: job.derived.clone(),
         window: phase.plan.name.clone(),
         answers: phase.answers.map(str::to_owned),
+        step: phase.step,
         load_model: Some(phase.load_model().to_owned()),
         latency_from: Some(if is_open { "due" } else { "send" }.to_owned()),
         users,
@@ -247,11 +248,11 @@ fn fill_host(row: &mut TrialRow, window: &WindowOutcome, subject: &str) {
     row.proof = Some(window.proof.to_owned());
 }
 
-/// The service level is asked of latency windows alone; a saturating loop would
-/// fail any level by design.
+/// The service level is asked of latency windows and of a ladder's steps; a saturating
+/// loop would fail any level by design.
 fn slo_met(settings: &Settings, phase: &JobPhase, figures: &Figures) -> Option<bool> {
     let slo = settings.slo?;
-    if phase.answers != Some("latency") {
+    if !matches!(phase.answers, Some("latency" | "ladder")) {
         return None;
     }
     let p99_is_met = slo

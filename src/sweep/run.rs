@@ -451,8 +451,9 @@ fn keep_trial(
 ) -> Result<(), SweepError> {
     let failed = |source| failure(job, source);
     for window in &outcome.windows {
-        let name = &job.phases[window.phase].plan.name;
-        let path = sinks.folder.histogram_log(job.trial, 1, name);
+        let phase = &job.phases[window.phase];
+        let name = &phase.plan.name;
+        let path = sinks.folder.histogram_log(job.trial, 1, name, phase.step);
         write_histogram_log(
             &path,
             &window.summary.intervals,
@@ -468,7 +469,7 @@ fn keep_trial(
             attempt: 1,
             cell_id: job.cell_id.clone(),
             window: name.clone(),
-            step: None,
+            step: phase.step,
         };
         sinks
             .operations

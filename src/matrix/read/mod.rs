@@ -12,6 +12,7 @@
 mod host;
 mod knobs;
 mod load;
+mod stages;
 mod state;
 #[cfg(test)]
 mod tests;

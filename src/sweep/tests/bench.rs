@@ -76,6 +76,7 @@ pub(super) fn phase(name: &str, window: bool) -> JobPhase {
             held: false,
         },
         answers: window.then_some("capacity"),
+        step: None,
         load_tied_to_knob: false,
         hooks: Vec::new(),
     }

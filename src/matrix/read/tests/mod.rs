@@ -2,6 +2,7 @@
 
 mod damaged;
 mod host;
+mod stages;
 mod state;
 
 use super::*;
@@ -118,7 +119,7 @@ fn every_supported_key_is_read() {
     assert_eq!(sweep.report.author.as_deref(), Some("A"));
     assert_eq!(sweep.cost[0].value, "n");
     assert!(matches!(
-        sweep.phases[1].load,
+        sweep.phases[1].stages[0].load,
         PhaseLoad::Open {
             arrivals: Arrivals::Poisson,
             max_in_flight: 5,
@@ -289,9 +290,10 @@ fn reserved_keys_are_refused_by_name() {
     insta::assert_snapshot!(replaced("duration = \"45s\"", "[[phase]]\nname = 'l'\nwindow = true\nanswers = 'ladder'\nstages = []\n[[phase]]\nname = 'p'\nprofile = 'smoke'"), @r#"
     m.toml:12:1: [[phase]] "stress" has no `duration`
       hint: add a line such as: duration = "45s"
-    m.toml:20:11: `answers = "ladder"` in [[phase]] "l" is not yet supported
-    m.toml:21:1: `stages` in [[phase]] "l" is not yet supported
-    m.toml:24:1: `profile` in [[phase]] "p" is not yet supported
+    m.toml:21:10: `stages` of [[phase]] "l" has no stage
+      hint: such as stages = [{ closed = { users = [50, 100, 150, 200] }, ramp = "10s", hold = "2m" }]
+    m.toml:22:1: [[phase]] "p" has no load
+      hint: add closed = { users = 16 } or open = { requests_per_second = 100 }
     "#);
     insta::assert_snapshot!(replaced("workload = \"workload.toml\"\ntarget = \"http://app:8080\"", "k6 = { script = 'x.js' }\ntarget = 'https://app'"), @"
     m.toml:10:1: `k6` in [load] is not yet supported
@@ -404,6 +406,7 @@ fn phases_are_whole() {
     m.toml:26:55: unknown key `arivals` in `open` of [[phase]] "x"
       hint: did you mean `arrivals`?
     m.toml:30:20: `users` in `closed` of [[phase]] "y" must be a number or an expression in quotes, not a list
+      hint: several loads are steps: stages = [{ closed = { users = [50, 100, 150, 200] }, ramp = "10s", hold = "2m" }]
     m.toml:31:1: [[phase]] "z" has no load
       hint: add closed = { users = 16 } or open = { requests_per_second = 100 }
     "#);
