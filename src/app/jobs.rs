@@ -12,9 +12,10 @@ use super::isolation::Isolated;
 use super::state::{hooks_of, state_plan};
 use crate::cpus::CpuSet;
 use crate::engine::{CpuPlan, LaunchTarget, cpu_limit, network_mode};
-use crate::load::{Arrivals, LoadModel, PhasePlan};
+use crate::load::{AbortRule, Arrivals, LoadModel, PhasePlan};
 use crate::matrix::{
     self, ASSUMED_DEAD_TIME, Answers, Cell, CellLoad, CellPhase, PlannedTrial, Prove, Sweep,
+    ThresholdRule,
 };
 use crate::problem::{Location, Problem, Problems};
 use crate::scalar::Scalar;
@@ -176,7 +177,14 @@ fn job_phase(sweep: &Sweep, cell: &Cell, phase: CellPhase) -> JobPhase {
     } else {
         Vec::new()
     };
+    let own = sweep.phases.iter().find(|own| own.name == phase.name);
+    let rules: Vec<&ThresholdRule> = sweep
+        .thresholds
+        .iter()
+        .filter(|rule| phase.is_window() && own.is_some_and(|own| rule.is_for(own)))
+        .collect();
     JobPhase {
+        thresholds: rules.iter().map(|rule| rule.threshold.clone()).collect(),
         answers: phase.answers.map(Answers::as_str),
         step: phase.step,
         load_tied_to_knob: phase.load_tied_to_knob,
@@ -185,6 +193,14 @@ fn job_phase(sweep: &Sweep, cell: &Cell, phase: CellPhase) -> JobPhase {
             name: phase.name,
             duration: phase.duration,
             held: !hooks.is_empty(),
+            abort_on: rules
+                .iter()
+                .filter(|rule| rule.abort)
+                .map(|rule| AbortRule {
+                    threshold: rule.threshold.clone(),
+                    after: rule.after,
+                })
+                .collect(),
             ramp_from: phase.ramp_from,
             model: match phase.model {
                 CellLoad::Closed { users } => LoadModel::Closed { users },

@@ -13,9 +13,13 @@ use tokio::sync::mpsc as signals;
 
 use super::closed::most_users;
 use super::generator::{LEAD, LoadError};
-use super::plan::{LoadModel, LoadSignal, PhasePlan, Tick};
+use super::plan::{AbortRule, LoadModel, LoadSignal, PhasePlan, Tick};
 use super::thread::{Batch, Command, PhaseClock, Report, Totals};
-use crate::measure::{Counts, Latencies, LatencyFrom, Outcome, Recorder, WindowSummary};
+use crate::measure::{
+    Counts, Crossed, Latencies, LatencyFrom, Outcome, Recorder, WindowSummary, crossed,
+    crossed_so_far,
+};
+use crate::threshold::Threshold;
 
 /// So many of the last failures are kept.
 const FAILURES_KEPT: usize = 10;
@@ -40,6 +44,8 @@ enum Flow {
     GoOn,
     /// Stopped from outside.
     Stop,
+    /// A threshold was crossed while the phase goes on.
+    Abort(Crossed),
 }
 
 /// What is known of the phase under way.
@@ -59,12 +65,10 @@ impl Conductor {
     /// Runs all phases.
     pub(super) fn run(mut self) -> Result<(), LoadError> {
         for index in 0..self.phases.len() {
-            if self.phases[index].held
-                && let Flow::Stop = self.hold(index)?
-            {
+            if self.phases[index].held && !matches!(self.hold(index)?, Flow::GoOn) {
                 return Ok(());
             }
-            if let Flow::Stop = self.run_phase(index)? {
+            if !matches!(self.run_phase(index)?, Flow::GoOn) {
                 return Ok(());
             }
         }
@@ -117,7 +121,7 @@ impl Conductor {
             failures: Vec::new(),
         };
         self.tell(|| Command::Begin(clock));
-        let stopped = |flow| matches!(flow, Flow::Stop);
+        let stopped = |flow| !matches!(flow, Flow::GoOn);
         if stopped(self.collect(&mut collected, clock.start, |_| false)?) {
             return Ok(Flow::Stop);
         }
@@ -125,8 +129,18 @@ impl Conductor {
             phase: index,
             at: clock.start,
         });
-        if stopped(self.collect(&mut collected, clock.end, |_| false)?) {
-            return Ok(Flow::Stop);
+        match self.collect(&mut collected, clock.end, |_| false)? {
+            Flow::GoOn => {}
+            Flow::Stop => return Ok(Flow::Stop),
+            Flow::Abort(crossed) => {
+                self.signal(LoadSignal::Aborted {
+                    phase: index,
+                    after: Instant::now().saturating_duration_since(clock.start),
+                    crossed: Box::new(crossed),
+                    is_whole: false,
+                });
+                return Ok(Flow::Stop);
+            }
         }
         self.signal(LoadSignal::PhaseEnded {
             phase: index,
@@ -152,11 +166,24 @@ impl Conductor {
                 message: format!("it did not close the phase within {CLOSE_LIMIT:?}"),
             });
         }
+        let summary = summarise(collected, length);
+        let rules = self.abort_rules(index).map(|rule| &rule.threshold);
+        let crossed = crossed(&summary, rules).into_iter().next();
         self.signal(LoadSignal::PhaseSummed {
             phase: index,
-            summary: Box::new(summarise(collected, length)),
+            summary: Box::new(summary),
         });
-        Ok(Flow::GoOn)
+        // After the last phase there is nothing to end.
+        let Some(crossed) = crossed.filter(|_| !is_last) else {
+            return Ok(Flow::GoOn);
+        };
+        self.signal(LoadSignal::Aborted {
+            phase: index,
+            after: length,
+            crossed: Box::new(crossed),
+            is_whole: true,
+        });
+        Ok(Flow::Stop)
     }
 
     fn tell(&self, command: impl Fn() -> Command) {
@@ -186,6 +213,9 @@ impl Conductor {
             }
             if now >= collected.next_tick {
                 self.tick(collected);
+                if let Some(crossed) = self.look_at_thresholds(collected, now) {
+                    return Ok(Flow::Abort(crossed));
+                }
             }
             let wait = until
                 .min(collected.next_tick)
@@ -209,6 +239,31 @@ impl Conductor {
             }
         }
         Ok(Flow::GoOn)
+    }
+
+    /// What ends the load when this phase crosses it: only windows have figures.
+    fn abort_rules(&self, index: usize) -> impl Iterator<Item = &AbortRule> {
+        let phase = &self.phases[index];
+        phase.abort_on.iter().filter(|_| phase.window)
+    }
+
+    /// The threshold that the phase under way crosses, if it is one that ends the load.
+    fn look_at_thresholds(&self, collected: &Collected, now: Instant) -> Option<Crossed> {
+        let clock = collected.clock;
+        // In the drain the whole is nearly there, and is judged as such.
+        if now >= clock.end {
+            return None;
+        }
+        let so_far = now.saturating_duration_since(clock.start);
+        let due: Vec<&Threshold> = self
+            .abort_rules(clock.index)
+            .filter(|rule| rule.after <= so_far)
+            .map(|rule| &rule.threshold)
+            .collect();
+        if due.is_empty() {
+            return None;
+        }
+        crossed_so_far(&collected.recorder, so_far, due)
     }
 
     fn tick(&self, collected: &mut Collected) {

@@ -119,7 +119,8 @@ impl RunningLoad {
             seed: plan.seed,
             cpus: plan.cpus.clone(),
         });
-        let n_lifecycle = plan.phases.len() * SIGNALS_PER_PHASE;
+        // And one when a threshold ends it.
+        let n_lifecycle = plan.phases.len() * SIGNALS_PER_PHASE + 1;
         let (signal_sender, signals) = signals::channel(n_lifecycle + TICKS_KEPT);
         let (reports, inbox) = mpsc::channel();
         let mut threads = Vec::with_capacity(n_threads);

@@ -37,6 +37,6 @@ mod workload_file;
 pub use generator::{LoadError, RunningLoad};
 pub use once::{Exchange, ReceivedAnswer, SentRequest, once};
 pub use pinning::pin_all_threads;
-pub use plan::{Arrivals, LoadModel, LoadPlan, LoadSignal, PhasePlan, Target, Tick};
+pub use plan::{AbortRule, Arrivals, LoadModel, LoadPlan, LoadSignal, PhasePlan, Target, Tick};
 pub use seed::{SeedError, SeedPlan, seed};
 pub use workload::{VariableUse, Workload};

@@ -11,7 +11,8 @@ use indexmap::IndexMap;
 
 use super::Workload;
 use crate::cpus::CpuSet;
-use crate::measure::{Counts, WindowSummary};
+use crate::measure::{Counts, Crossed, WindowSummary};
+use crate::threshold::Threshold;
 
 /// Where requests go.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,8 +71,19 @@ pub struct PhasePlan {
     pub ramp_from: Option<f64>,
     /// Nominal length.
     pub duration: Duration,
+    /// What ends the load when a window crosses it.
+    pub abort_on: Vec<AbortRule>,
     /// Whether it begins only when [`RunningLoad::go_on`](super::RunningLoad::go_on) says so.
     pub held: bool,
+}
+
+/// A threshold that ends the load.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AbortRule {
+    /// What must hold.
+    pub threshold: Threshold,
+    /// How long after the window's beginning it is looked at for the first time.
+    pub after: Duration,
 }
 
 /// Everything the generator needs.
@@ -128,6 +140,17 @@ pub enum LoadSignal {
         phase: usize,
         /// Figures; warm-ups have them too, they make no rows.
         summary: Box<WindowSummary>,
+    },
+    /// The load ends here, since a threshold was crossed; no phase follows.
+    Aborted {
+        /// Index in [`LoadPlan::phases`].
+        phase: usize,
+        /// Into the phase.
+        after: Duration,
+        /// Which threshold, and by what.
+        crossed: Box<Crossed>,
+        /// Whether the phase had come to its end, so that its figures stand: they were signalled before.
+        is_whole: bool,
     },
 }
 

@@ -1,7 +1,8 @@
 use super::*;
-use crate::load::test_load::{assert_adds_up, closed, ms, open, plan, run, workload};
+use crate::load::test_load::{assert_adds_up, closed, ms, open, plan, run, run_aborted, workload};
 use crate::load::test_server::{Reply, TestServer, ok};
-use crate::load::{LoadPlan, PhasePlan, Workload};
+use crate::load::{AbortRule, LoadPlan, PhasePlan, Workload};
+use crate::threshold::Threshold;
 
 fn clock(from: f64, to: u32) -> PhaseClock {
     let start = Instant::now();
@@ -141,4 +142,61 @@ fn steps_of_rates_hold_their_rates_and_ramps_lie_between() {
         assert_eq!(summary.total.counts.successes, summary.total.counts.due);
         assert_adds_up(summary);
     }
+}
+
+fn abort_on(rule: &str, after_ms: u64) -> Vec<AbortRule> {
+    vec![AbortRule {
+        threshold: Threshold::parse(rule).unwrap(),
+        after: ms(after_ms),
+    }]
+}
+
+#[test]
+fn a_crossed_threshold_ends_the_load_while_the_window_goes_on() {
+    // Good for a second, then everything fails.
+    let begun = Instant::now();
+    let server = TestServer::start(move |_| {
+        if begun.elapsed() < ms(1_500) {
+            ok()
+        } else {
+            Reply::Answer(503, String::new())
+        }
+    });
+    let phases = [(open(200.0, 50), 500), (open(200.0, 50), 30_000)];
+    let mut plan = plan(&server.target, Workload::get("/"), &phases);
+    for phase in &mut plan.phases {
+        phase.abort_on = abort_on("error_rate < 20 %", 1_000);
+    }
+    let (summaries, aborted) = run_aborted(plan);
+    assert_eq!(summaries.len(), 1, "a window cut short has no figures");
+    assert_eq!(aborted, Some((1, "error_rate < 20 %".to_owned(), false)));
+    assert!(begun.elapsed() < Duration::from_secs(15));
+}
+
+#[test]
+fn a_service_that_answers_nothing_is_ended_by_its_throughput() {
+    let server = TestServer::start(|_| Reply::Never);
+    let mut plan = plan(&server.target, Workload::get("/"), &[(closed(2), 30_000)]);
+    plan.timeout = Duration::from_mins(1);
+    plan.phases[0].abort_on = abort_on("throughput > 1/s", 1_000);
+    let begun = Instant::now();
+    let (summaries, aborted) = run_aborted(plan);
+    assert_eq!(aborted, Some((0, "throughput > 1/s".to_owned(), false)));
+    assert!(summaries.is_empty());
+    assert!(begun.elapsed() < Duration::from_secs(15));
+}
+
+#[test]
+fn a_threshold_crossed_at_the_end_leaves_the_figures_and_ends_what_follows() {
+    let server = TestServer::start(|_| Reply::After(ms(20), Box::new(ok())));
+    let steps = [(closed(2), 0), (closed(3), 0), (closed(4), 0)];
+    let mut plan = staged(plan(&server.target, Workload::get("/"), &steps), 100, 600);
+    for phase in &mut plan.phases {
+        // The first look would come after the end; a ramp has no figures to cross it with.
+        phase.abort_on = abort_on("throughput < 110/s", 5_000);
+    }
+    let (summaries, aborted) = run_aborted(plan);
+    // Two users make at most 100 requests a second, three up to 150.
+    assert_eq!(aborted, Some((3, "throughput < 110/s".to_owned(), true)));
+    assert_eq!(summaries.len(), 4, "two ramps and two steps");
 }

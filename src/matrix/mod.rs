@@ -39,6 +39,6 @@ pub use starter::{StarterFiles, StarterInput, StarterService, starter};
 pub use state::{CloneWay, Golden, GoldenFrom, Hook, HookBefore, Seed, State};
 pub use sweep::{
     Amount, Answers, Arrivals, Axis, Constraint, Derived, Host, Load, Order, Phase, PhaseLoad,
-    Prove, Ready, ReportText, Slo, Stage, Sweep, TargetUrl, Trials,
+    Prove, Ready, ReportText, Slo, Stage, Sweep, TargetUrl, ThresholdRule, Trials,
 };
 pub use value_text::ValueText;

@@ -18,6 +18,7 @@ use crate::placed::PlacedNode;
 use crate::problem::Location;
 use crate::reported::Reported;
 use crate::scalar::Scalar;
+use crate::threshold::Threshold;
 use crate::toml_file::Located;
 
 /// A checked matrix file.
@@ -61,6 +62,8 @@ pub struct Sweep {
     pub hooks: Vec<Hook>,
     /// The service level that latency windows are judged by.
     pub slo: Slo,
+    /// What must hold of windows.
+    pub thresholds: Vec<ThresholdRule>,
     /// Whose CPUs are whose.
     pub host: Host,
     /// Knobs as the service itself reports them.
@@ -228,6 +231,8 @@ pub struct Phase {
     pub location: Location,
     /// Which question it answers; `None` for a phase that is not measured.
     pub answers: Option<Answers>,
+    /// Where the file says that its load grows until something breaks. **Units**: byte offset.
+    pub(super) breakpoint_at: Option<usize>,
     /// Its loads, one after the other. **Shape**: at least one; one that is held, unless the
     /// file has `stages` or `profile`.
     pub stages: Vec<Stage>,
@@ -373,6 +378,29 @@ pub struct Slo {
     pub p99_ms: Option<f64>,
     /// Largest share of requests that fail, from 0 to 1.
     pub error_rate: Option<f64>,
+}
+
+/// What must hold of windows; one that does not hold says something of the service.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ThresholdRule {
+    /// The rule, with the operation it is about.
+    pub threshold: Threshold,
+    /// Where the operation is named.
+    pub operation: Option<Location>,
+    /// The one window it is for; `None` for all.
+    pub window: Option<String>,
+    /// Whether the load of a trial ends when it is crossed.
+    pub abort: bool,
+    /// How long after the beginning of a window it is looked at first, where it ends the load.
+    pub after: Duration,
+}
+
+impl ThresholdRule {
+    /// Whether it is asked of a phase.
+    pub fn is_for(&self, phase: &Phase) -> bool {
+        let is_its_own = |window: &String| *window == phase.name;
+        phase.is_window() && self.window.as_ref().is_none_or(is_its_own)
+    }
 }
 
 /// Whose CPUs are whose.

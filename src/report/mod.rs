@@ -11,6 +11,7 @@
 
 mod best;
 mod console;
+mod crossed;
 mod doctor;
 mod exchange;
 mod images;
@@ -24,6 +25,7 @@ mod table;
 
 pub use best::best_tables;
 pub use console::ConsoleReporter;
+pub use crossed::crossed_lines;
 pub use doctor::{Check, CheckState, doctor_text};
 pub use exchange::{exchange_text, exchanges_json};
 pub use images::ImageLines;

@@ -27,6 +27,7 @@ use crate::event::EventKind;
 use crate::load::{LoadModel, LoadPlan, LoadSignal, RunningLoad, Target};
 use crate::measure::{Judgement, Pacing, WindowSummary, judge};
 use crate::problem::chain;
+use crate::units::format_duration;
 
 /// Beyond its nominal length and its drains, a load that goes on this long hangs.
 const LOAD_SLACK: Duration = Duration::from_secs(30);
@@ -38,6 +39,9 @@ const EFFECTS_OF_EXITS: [&str; 3] = ["engine_error", "hook_failed", "knob_not_ap
 /// How often the kernel's CPU files are read while a window is open: a change that lasts
 /// less than that can still slip through, one that decides a window's figures cannot.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
+
+/// The code of a load that a threshold ended, and the flag of a window that crosses one.
+pub(super) const THRESHOLD_CROSSED: &str = "threshold_crossed";
 
 /// How the load of a trial ended.
 pub(super) struct Loaded {
@@ -347,6 +351,29 @@ impl<E: Engine> Trial<'_, '_, E> {
             LoadSignal::PhaseSummed { phase, summary } => {
                 self.take_figures(phase, *summary);
                 None
+            }
+            LoadSignal::Aborted {
+                phase,
+                after,
+                crossed,
+                is_whole,
+            } => {
+                self.aborted_in = Some(phase);
+                let job_phase = &self.job.phases[phase];
+                let step = job_phase
+                    .step
+                    .map_or_else(String::new, |step| format!(", step {step}"));
+                let when = if is_whole {
+                    "at the end".to_owned()
+                } else {
+                    format!("after {}", format_duration(after))
+                };
+                let words = format!(
+                    "{when} of `{}`{step}, a threshold that ends the load was crossed: {}",
+                    job_phase.plan.name,
+                    crossed.words()
+                );
+                Some(Signal::Broke(Reason::new(THRESHOLD_CROSSED, words)))
             }
         }
     }

@@ -16,6 +16,8 @@ pub(super) struct TrialOutcome {
     pub(super) ending: Ending,
     /// Windows that were held to their end with their limits proven at both edges.
     pub(super) windows: Vec<WindowOutcome>,
+    /// The phase in which a threshold ended the load, where one did.
+    pub(super) aborted_in: Option<usize>,
     /// Lines of proofs.jsonl, in the order they were read.
     pub(super) proofs: Vec<Value>,
     /// RFC 3339 in UTC.

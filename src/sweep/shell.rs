@@ -84,6 +84,8 @@ pub(super) struct Trial<'s, 't, E: Engine> {
     /// Lines of proofs.jsonl.
     pub(super) proofs: Vec<Value>,
     pub(super) left_edge: Option<Edge>,
+    /// The phase in which a threshold ended the load.
+    pub(super) aborted_in: Option<usize>,
     pub(super) closed: Option<Closed>,
     pub(super) unhealthy: Arc<Unhealthy>,
     /// What hooks wrote, by name.
@@ -121,6 +123,7 @@ impl<'s, 't, E: Engine> Trial<'s, 't, E> {
             windows: Vec::new(),
             proofs: Vec::new(),
             left_edge: None,
+            aborted_in: None,
             closed: None,
             hook_logs: Vec::new(),
             is_knob_not_asked: false,
@@ -180,6 +183,7 @@ impl<'s, 't, E: Engine> Trial<'s, 't, E> {
         let outcome = TrialOutcome {
             ending: parted.ending,
             windows: std::mem::take(&mut self.windows),
+            aborted_in: self.aborted_in,
             proofs: std::mem::take(&mut self.proofs),
             started_at,
             target_path: launched

@@ -14,6 +14,7 @@ mod docker;
 mod goldens;
 mod inputs;
 mod layering;
+mod load;
 mod readme;
 mod sample;
 mod stack;

@@ -10,7 +10,7 @@ use toml::de::DeValue;
 
 use super::knobs::parse;
 use super::section;
-use super::stages::{EXAMPLE, is_staged, stages};
+use super::stages::{EXAMPLE, breakpoint_at, is_staged, stages};
 use crate::matrix::amount;
 use crate::matrix::expression::Known;
 use crate::matrix::sweep::{
@@ -194,6 +194,7 @@ pub(super) fn phases(file: &mut Table<'_>, names: &[String], notes: &mut Notes<'
         for key in LATER {
             table.not_yet(key, notes);
         }
+        let breakpoint_at = breakpoint_at(&mut table);
         let stages = stages(&mut table, measured.is_window, names, notes);
         table.finish(notes);
         if let (Some(name), Some(stages)) = (name, stages) {
@@ -201,6 +202,7 @@ pub(super) fn phases(file: &mut Table<'_>, names: &[String], notes: &mut Notes<'
                 name,
                 location: notes.at(at),
                 answers: measured.answers,
+                breakpoint_at,
                 stages,
             });
         }

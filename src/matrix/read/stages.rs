@@ -23,6 +23,7 @@ const MOST_STAGES: usize = 1_000;
 const NOT_BESIDE_STAGES: [&str; 5] = ["open", "closed", "duration", "ramp", "hold"];
 
 /// One stage of a profile.
+#[derive(Clone, Copy)]
 struct Shape {
     /// Of the load that the phase names.
     share: f64,
@@ -53,6 +54,24 @@ const STRESS: [Shape; 4] = [
 const SPIKE: [Shape; 3] = [shape(1.0, 30, 120), shape(5.0, 5, 60), shape(1.0, 5, 120)];
 /// The load for an hour: leaks, logs, caches that fill.
 const SOAK: [Shape; 1] = [shape(1.0, 60, 3_600)];
+
+/// A quarter of the load more with each step, up to five times the load: until a threshold
+/// that ends the load is crossed.
+const BREAKPOINT: [Shape; 20] = {
+    let mut steps = [shape(0.0, 10, 30); 20];
+    let mut index = 0;
+    while index < steps.len() {
+        steps[index].share = 0.25 * (index as f64 + 1.0);
+        index += 1;
+    }
+    steps
+};
+
+/// Where the phase says that its load grows until something breaks.
+pub(super) fn breakpoint_at(table: &mut Table<'_>) -> Option<usize> {
+    let entry = table.get("profile")?;
+    (entry.value.get_ref().as_str() == Some("breakpoint")).then(|| entry.at())
+}
 
 /// Whether the phase has several loads.
 pub(super) fn is_staged(table: &Table<'_>) -> bool {
@@ -232,14 +251,15 @@ fn profiled(
     names: &[String],
     notes: &mut Notes<'_>,
 ) -> Option<Vec<Stage>> {
-    let words: [(&str, &[Shape]); 5] = [
+    let words: [(&str, &[Shape]); 6] = [
         ("smoke", &SMOKE),
         ("load", &LOAD),
         ("stress", &STRESS),
         ("spike", &SPIKE),
         ("soak", &SOAK),
+        ("breakpoint", &BREAKPOINT),
     ];
-    let shapes = table.word(entry, &words, &["breakpoint"], notes);
+    let shapes = table.word(entry, &words, &[], notes);
     let load = loads(table, false, names, notes).and_then(|mut loads| loads.pop());
     let (ramp, hold) = ramp_and_hold(table, notes);
     if table.has_later(&["duration"])

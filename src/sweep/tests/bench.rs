@@ -74,9 +74,11 @@ pub(super) fn phase(name: &str, window: bool) -> JobPhase {
             model: LoadModel::Closed { users: 2 },
             duration: WINDOW,
             held: false,
+            abort_on: Vec::new(),
         },
         answers: window.then_some("capacity"),
         step: None,
+        thresholds: Vec::new(),
         load_tied_to_knob: false,
         hooks: Vec::new(),
     }

@@ -2,7 +2,8 @@
 
 use super::bench::{Bench, phase};
 use super::*;
-use crate::load::LoadModel;
+use crate::load::{AbortRule, LoadModel};
+use crate::threshold::Threshold;
 
 /// A ramp and a hold for each number of users.
 fn ladder(users: &[u32]) -> Vec<JobPhase> {
@@ -95,4 +96,84 @@ async fn a_container_that_ends_in_a_step_leaves_the_steps_before_it() {
             (Some(3), "failed", Some("exited")),
         ]
     );
+}
+
+fn told(rows: &[crate::results::TrialRow]) -> Vec<(Option<u32>, &str, Option<&str>)> {
+    rows.iter()
+        .map(|row| (row.step, row.verdict.as_str(), row.reason.as_deref()))
+        .collect()
+}
+
+#[tokio::test]
+async fn a_crossed_threshold_is_a_flag_and_changes_no_verdict() {
+    let mut bench = Bench::new(1).await;
+    let mut phases = ladder(&[1, 2]);
+    for phase in phases.iter_mut().filter(|phase| phase.plan.window) {
+        phase.thresholds = ["throughput > 1000000/s", "error_rate < 1 %"]
+            .map(|rule| Threshold::parse(rule).unwrap())
+            .into();
+    }
+    bench.plan.jobs[0].phases = phases;
+    let came = bench.run(|_, _| {}).await;
+    assert_eq!(
+        told(&came.rows),
+        [(Some(1), "valid", None), (Some(2), "valid", None)]
+    );
+    for row in &came.rows {
+        assert!(row.flags.contains(&"threshold_crossed".to_owned()));
+        let crossed = row.thresholds_crossed.as_deref().unwrap();
+        assert!(crossed.starts_with("throughput > 1000000/s ("), "{crossed}");
+        assert!(!crossed.contains("error_rate"), "{crossed}");
+    }
+    assert_eq!(came.summary.valid, 1);
+}
+
+#[tokio::test]
+async fn a_load_that_a_threshold_ends_leaves_what_was_held_and_is_no_failure_in_a_row() {
+    let mut bench = Bench::new(3).await;
+    bench.plan.settings.max_consecutive_failures = 1;
+    bench.plan.settings.fail_fast = true;
+    for job in &mut bench.plan.jobs {
+        let mut phases = ladder(&[1, 2, 3]);
+        for phase in phases.iter_mut().filter(|phase| phase.step == Some(2)) {
+            phase.plan.abort_on = vec![AbortRule {
+                threshold: Threshold::parse("throughput > 1000000/s").unwrap(),
+                after: Duration::ZERO,
+            }];
+        }
+        job.phases = phases;
+    }
+    // Looked at once a second, so this one is ended on its way.
+    for phase in &mut bench.plan.jobs[1].phases {
+        if phase.step == Some(2) && phase.plan.window {
+            phase.plan.duration = Duration::from_secs(20);
+        }
+    }
+    let came = bench.run(|_, _| {}).await;
+    let skipped = Some("threshold_crossed");
+    assert_eq!(
+        told(&came.rows),
+        [
+            (Some(1), "valid", None),
+            (Some(2), "valid", None),
+            (Some(3), "skipped", skipped),
+            (Some(1), "valid", None),
+            (Some(2), "failed", skipped),
+            (Some(3), "skipped", skipped),
+            (Some(1), "valid", None),
+            (Some(2), "valid", None),
+            (Some(3), "skipped", skipped),
+        ],
+        "every trial was run"
+    );
+    let cut = &came.rows[4];
+    assert_eq!((cut.requests, cut.throughput_rps), (None, None));
+    let detail = cut.detail.as_deref().unwrap();
+    assert!(
+        detail.contains(
+            "`ladder`, step 2, a threshold that ends the load was crossed: throughput > 1000000/s ("
+        ),
+        "{detail}"
+    );
+    assert_eq!((came.summary.valid, came.summary.failed), (2, 1));
 }

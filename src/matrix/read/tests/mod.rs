@@ -4,6 +4,7 @@ mod damaged;
 mod host;
 mod stages;
 mod state;
+mod thresholds;
 
 use super::*;
 use crate::matrix::{Answers, Arrivals, Order, PhaseLoad, State, TargetUrl};

@@ -109,7 +109,7 @@ fn stages_that_make_no_sense_are_told_all_at_once() {
     insta::assert_snapshot!(wrong(&phase("stages = [{ closed = { users = 3 }, hold = '1s' }]\nprofile = 'load'")), @r#"m.toml:17:1: [[phase]] "stress" has both `stages` and `profile` (allowed: one of them)"#);
     insta::assert_snapshot!(wrong(&phase("profile = 'lode'\nduration = '3s'\nclosed = { users = [1, 2] }\nhold = '0s'")), @r#"
     m.toml:12:1: `hold` of [[phase]] "stress" is 0, so that it would hold no load
-    m.toml:16:11: `profile` in [[phase]] "stress" must be "smoke", "load", "stress", "spike" or "soak", not the text "lode"
+    m.toml:16:11: `profile` in [[phase]] "stress" must be "smoke", "load", "stress", "spike", "soak" or "breakpoint", not the text "lode"
     m.toml:17:1: `duration` stands beside `profile` in [[phase]] "stress"
       hint: a profile has its own lengths; `hold` and `ramp` set those of every stage
     m.toml:18:20: `users` in `closed` of [[phase]] "stress" must be a number or an expression in quotes, not a list
