@@ -103,23 +103,7 @@ impl Conductor {
             model,
             ramp_from: phase.ramp_from,
         };
-        let latency_from = match model {
-            LoadModel::Closed { .. } => LatencyFrom::Send,
-            LoadModel::Open { .. } => LatencyFrom::Due,
-        };
-        let mut collected = Collected {
-            clock,
-            recorder: Recorder::new(self.names.clone(), latency_from),
-            tick: Tick {
-                phase: index,
-                ..Tick::default()
-            },
-            tick_latencies: Latencies::default(),
-            next_tick: start + Duration::from_secs(1),
-            n_drained: 0,
-            totals: vec![None; self.commands.len()],
-            failures: Vec::new(),
-        };
+        let mut collected = Collected::new(clock, self.names.clone(), self.commands.len());
         self.tell(|| Command::Begin(clock));
         let stopped = |flow| !matches!(flow, Flow::GoOn);
         if stopped(self.collect(&mut collected, clock.start, |_| false)?) {
@@ -290,6 +274,26 @@ impl Conductor {
 }
 
 impl Collected {
+    fn new(clock: PhaseClock, names: Vec<String>, n_threads: usize) -> Self {
+        let latency_from = match clock.model {
+            LoadModel::Closed { .. } => LatencyFrom::Send,
+            LoadModel::Open { .. } => LatencyFrom::Due,
+        };
+        Self {
+            clock,
+            recorder: Recorder::new(names, latency_from),
+            tick: Tick {
+                phase: clock.index,
+                ..Tick::default()
+            },
+            tick_latencies: Latencies::default(),
+            next_tick: clock.start + Duration::from_secs(1),
+            n_drained: 0,
+            totals: vec![None; n_threads],
+            failures: Vec::new(),
+        }
+    }
+
     fn add(&mut self, batch: Batch) {
         for sample in &batch.samples {
             self.recorder.record(sample);

@@ -31,6 +31,8 @@ mod test_load;
 #[cfg(test)]
 mod test_server;
 mod thread;
+#[cfg(test)]
+mod truth_tests;
 mod workload;
 mod workload_file;
 

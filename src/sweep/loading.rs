@@ -25,7 +25,7 @@ use crate::engine::{
 };
 use crate::event::EventKind;
 use crate::load::{LoadModel, LoadPlan, LoadSignal, RunningLoad, Target};
-use crate::measure::{Judgement, Pacing, WindowSummary, judge};
+use crate::measure::{Crossed, Judgement, Pacing, WindowSummary, judge};
 use crate::problem::chain;
 use crate::units::format_duration;
 
@@ -359,20 +359,8 @@ impl<E: Engine> Trial<'_, '_, E> {
                 is_whole,
             } => {
                 self.aborted_in = Some(phase);
-                let job_phase = &self.job.phases[phase];
-                let step = job_phase
-                    .step
-                    .map_or_else(String::new, |step| format!(", step {step}"));
-                let when = if is_whole {
-                    "at the end".to_owned()
-                } else {
-                    format!("after {}", format_duration(after))
-                };
-                let words = format!(
-                    "{when} of `{}`{step}, a threshold that ends the load was crossed: {}",
-                    job_phase.plan.name,
-                    crossed.words()
-                );
+                let when = (!is_whole).then_some(after);
+                let words = abort_words(&self.job.phases[phase], when, &crossed);
                 Some(Signal::Broke(Reason::new(THRESHOLD_CROSSED, words)))
             }
         }
@@ -430,6 +418,22 @@ pub(super) fn pacing_of(phase: &JobPhase) -> Pacing {
         LoadModel::Closed { .. } => Pacing::Closed,
         LoadModel::Open { .. } => Pacing::Open,
     }
+}
+
+/// Why a load ended before its last phase; `after` is how far into the phase, unless at its end.
+fn abort_words(phase: &JobPhase, after: Option<Duration>, crossed: &Crossed) -> String {
+    let when = after.map_or_else(
+        || "at the end".to_owned(),
+        |after| format!("after {}", format_duration(after)),
+    );
+    let step = phase
+        .step
+        .map_or_else(String::new, |step| format!(", step {step}"));
+    format!(
+        "{when} of `{}`{step}, a threshold that ends the load was crossed: {}",
+        phase.plan.name,
+        crossed.words()
+    )
 }
 
 fn exit_reason(exit: Result<Exit, String>) -> Reason {
