@@ -14,7 +14,9 @@ use super::plan::Target;
 use super::test_load::{closed, ms, open, plan, run, run_one, workload};
 use super::test_server::{Got, Reply, TestServer, answer, ok};
 use crate::cpus::CpuSet;
-use crate::measure::{Flag, Judgement, Latencies, Pacing, Reason, WindowSummary, judge};
+use crate::measure::{
+    Flag, Judgement, Latencies, LatencyFigures, Pacing, Reason, WindowSummary, judge,
+};
 
 /// Held by each of these tests: their figures would be those of a host that runs several.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -29,6 +31,8 @@ fn alone() -> MutexGuard<'static, ()> {
 /// A thread for each connection, since the timers of an event loop round a millisecond up to two.
 struct FreezingServer {
     target: Target,
+    /// How much later than meant it answered, which is the host's doing.
+    lateness: Arc<Mutex<Latencies>>,
     is_over: Arc<AtomicBool>,
 }
 
@@ -38,6 +42,8 @@ impl FreezingServer {
         let address = listener.local_addr().unwrap();
         let is_over = Arc::new(AtomicBool::new(false));
         let accepts = Arc::clone(&is_over);
+        let lateness = Arc::new(Mutex::new(Latencies::default()));
+        let kept = Arc::clone(&lateness);
         let begun = Instant::now();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
@@ -46,7 +52,8 @@ impl FreezingServer {
                 }
                 let stream = stream.unwrap();
                 stream.set_nodelay(true).unwrap();
-                std::thread::spawn(move || answer_all(stream, begun));
+                let kept = Arc::clone(&kept);
+                std::thread::spawn(move || answer_all(stream, begun, &kept));
             }
         });
         Self {
@@ -55,6 +62,7 @@ impl FreezingServer {
                 host: address.to_string(),
                 base_path: String::new(),
             },
+            lateness,
             is_over,
         }
     }
@@ -68,7 +76,7 @@ impl Drop for FreezingServer {
     }
 }
 
-fn answer_all(mut stream: TcpStream, begun: Instant) {
+fn answer_all(mut stream: TcpStream, begun: Instant, lateness: &Mutex<Latencies>) {
     let mut buffer = [0; 4_096];
     // A request without a body arrives in one piece.
     while stream.read(&mut buffer).is_ok_and(|n| n > 0) {
@@ -82,6 +90,9 @@ fn answer_all(mut stream: TcpStream, begun: Instant) {
         while let Some(left) = until.checked_duration_since(Instant::now()) {
             std::thread::park_timeout(left);
         }
+        let late_ns = until.elapsed().as_nanos();
+        let late_ns = u64::try_from(late_ns).unwrap();
+        lateness.lock().unwrap().record(late_ns);
         if stream.write_all(&answer(200, "ok")).is_err() {
             return;
         }
@@ -100,14 +111,26 @@ fn a_service_that_freezes_shows_in_an_open_loop_and_hides_in_a_closed_one() {
     let open_loop = summaries[0].total.latency_ms;
     let [p50, p95, p99] = [open_loop.p50, open_loop.p95, open_loop.p99].map(Option::unwrap);
     assert_eq!(summaries[0].total.counts.successes, 6_000);
-    assert!(p50 < 3.0, "{p50}");
+    // Both sides wake up twice for a request: what they are late by on a busy host is
+    // measured, and allowed beside the 2 %. An idle one adds about a millisecond.
+    let server_late = server.lateness.lock().unwrap().figures();
+    let own_late = summaries[0].generator_lag_ms;
+    let noise = |of: fn(&LatencyFigures) -> Option<f64>| {
+        2.0 * [server_late, own_late].iter().filter_map(of).sum::<f64>()
+    };
+    let (usual, worst) = (noise(|late| late.p50), noise(|late| late.p99));
+    assert!(p50 < 3.0 + usual, "{p50}, {usual} of it the host's");
     // A tenth of all requests waits for the rest of a freeze, evenly from 0 to 1 s.
-    assert!((p95 / 501.0 - 1.0).abs() < 0.02, "{p95}");
-    assert!((p99 / 901.0 - 1.0).abs() < 0.02, "{p99}");
+    for (figure, known) in [(p95, 501.0), (p99, 901.0)] {
+        assert!(
+            (figure - known).abs() < 0.02 * known + worst,
+            "{figure} of {known}, {worst} of it the host's"
+        );
+    }
     assert_eq!(summaries[0].total.p99_due_ms, Some(p99));
     // Two users meet each freeze once: thousands of quick answers bury it.
     let closed_loop = summaries[1].total.latency_ms;
-    assert!(closed_loop.p99.unwrap() < 50.0, "{closed_loop:?}");
+    assert!(closed_loop.p99.unwrap() < 50.0 + worst, "{closed_loop:?}");
     assert!(closed_loop.max.unwrap() > 800.0, "{closed_loop:?}");
 }
 
