@@ -135,23 +135,24 @@ fn a_service_that_freezes_shows_in_an_open_loop_and_hides_in_a_closed_one() {
 }
 
 /// Debug builds hold less; the rates that are promised are those of a release build.
-const RATES_RPS: &[f64] = if cfg!(debug_assertions) {
-    &[1_000.0]
+const RATES_RPS: &[u32] = if cfg!(debug_assertions) {
+    &[1_000]
 } else {
-    &[1_000.0, 5_000.0, 20_000.0]
+    &[1_000, 5_000, 20_000]
 };
 
 #[test]
 fn the_scheduled_rate_is_held_within_half_a_percent() {
     let _alone = alone();
     let server = TestServer::start(|_| ok());
-    for rate in RATES_RPS {
-        let phases = [(open(*rate, 500), 500), (open(*rate, 500), 4_000)];
+    for whole in RATES_RPS {
+        let rate = f64::from(*whole);
+        let phases = [(open(rate, 500), 500), (open(rate, 500), 4_000)];
         let summary = run(plan(&server.target, Workload::get("/"), &phases))
             .pop()
             .unwrap();
         let total = &summary.total;
-        assert_eq!(total.counts.due as f64, 4.0 * rate);
+        assert_eq!(total.counts.due, 4 * u64::from(*whole));
         assert!(
             (total.achieved_rate_rps / rate - 1.0).abs() < 0.005,
             "{rate}: {} were sent a second",
