@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::cpus::CpuMode;
+use crate::threshold::Threshold;
 use crate::units::parse_duration;
 
 const EXIT_CODES: &str = "\
@@ -18,6 +19,7 @@ Exit codes:
     2  the input is wrong (matrix, Compose, workload, flags)
     3  the environment is not fit (no engine, image missing, too few CPUs)
     4  the sweep ended, some trials failed
+    5  a gate is broken (--threshold)
   130  interrupted";
 
 /// Measures which settings a containerised service should run with.
@@ -208,12 +210,22 @@ pub struct LoadArgs {
     /// Closed loop: this many virtual users, one connection each
     #[arg(long, value_name = "USERS", conflicts_with = "open")]
     pub closed: Option<u32>,
-    /// Open loop: this many requests a second, evenly spaced, timed from the due time
+    /// Open loop: this many requests a second, timed from the due time
     #[arg(long, value_name = "RATE")]
     pub open: Option<f64>,
+    /// How the arrivals of an open loop are spaced
+    #[arg(long, value_enum, default_value_t = ArrivalsChoice::Uniform)]
+    pub arrivals: ArrivalsChoice,
     /// Most journeys under way at once in an open loop
     #[arg(long, default_value_t = 1000)]
     pub max_in_flight: u32,
+    /// What must hold of the window, such as `p95 < 500 ms`, `error_rate < 1 %`, `throughput > 100/s`;
+    /// of one operation as `NAME: p95 < 500 ms`. Where it does not, the exit code is 5
+    #[arg(long = "threshold", value_name = "RULE", value_parser = parse_threshold)]
+    pub thresholds: Vec<Threshold>,
+    /// End the load as soon as a threshold is crossed, this long into the window at the earliest
+    #[arg(long, value_name = "DURATION", requires = "thresholds", value_parser = parse_cli_duration)]
+    pub abort_after: Option<Duration>,
     /// Length of the measured window
     #[arg(long, default_value = "10s", value_parser = parse_cli_duration)]
     pub duration: Duration,
@@ -241,6 +253,15 @@ pub struct LoadArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// How the arrivals of an open loop are spaced.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum ArrivalsChoice {
+    /// Evenly
+    Uniform,
+    /// At random and independently of each other, from the seed
+    Poisson,
 }
 
 /// `doctor`
@@ -343,6 +364,17 @@ fn parse_setting(text: &str) -> Result<(String, String), String> {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("write NAME=VALUE".to_owned()),
     }
+}
+
+fn parse_threshold(text: &str) -> Result<Threshold, String> {
+    // The last colon: names of operations may hold some, rules hold none.
+    let (operation, rule) = match text.rsplit_once(':') {
+        Some((operation, rule)) => (Some(operation.trim().to_owned()), rule),
+        None => (None, text),
+    };
+    let mut threshold = Threshold::parse(rule).map_err(|why| format!("it {why}"))?;
+    threshold.operation = operation;
+    Ok(threshold)
 }
 
 fn parse_cli_duration(text: &str) -> Result<Duration, String> {

@@ -116,6 +116,11 @@ pub enum EventKind {
         trial: TrialRef,
         /// Its name in the matrix.
         phase: String,
+        /// Step of a ladder that it is, or that its ramp leads to.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        step: Option<u32>,
+        /// Whether the load is on its way to what it will be.
+        ramp: bool,
         /// Whether it is measured.
         window: bool,
         /// Nominal length. **Units**: seconds.
@@ -146,6 +151,9 @@ pub enum EventKind {
         trial: TrialRef,
         /// Name of the window's phase.
         window: String,
+        /// Step of a ladder.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        step: Option<u32>,
         /// Successes per second.
         throughput_rps: f64,
         /// p99 of successes. **Units**: milliseconds.

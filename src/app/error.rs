@@ -33,6 +33,8 @@ pub enum Outcome {
     Done,
     /// The sweep ended, some trials failed.
     SomeFailed,
+    /// Something that must hold of the figures does not.
+    GateBroken,
     /// The engine was lost on the way; the rows so far stand.
     EngineLost,
     /// The host is not fit to measure on.
@@ -48,6 +50,7 @@ impl Outcome {
             Self::Done => 0,
             Self::EngineLost | Self::Unfit => 3,
             Self::SomeFailed => 4,
+            Self::GateBroken => 5,
             Self::Interrupted => 130,
         })
     }

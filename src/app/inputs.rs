@@ -68,6 +68,7 @@ impl Inputs {
         check_services(&sweep, &compose, &mut problems);
         if let Some((workload, _)) = &workload {
             check_workload_names(&sweep, workload, &settings, environment, &mut problems);
+            check_threshold_operations(&sweep, workload, &mut problems);
         }
         let mut scripts = Scripts::first(&mut sweep, &settings, environment, &mut problems)?;
         check_names(&sweep, &compose, folder, &mut problems);
@@ -513,6 +514,28 @@ fn check_workload_names(
                 used.name
             );
             problems.push(Problem::new(used.location.clone(), message).with_hint(hint));
+        }
+    }
+}
+
+/// A threshold of an operation that is never sent would always hold.
+fn check_threshold_operations(sweep: &Sweep, workload: &Workload, problems: &mut Vec<Problem>) {
+    let names = workload.operation_names();
+    // Those that hold values of a cell are known per cell only.
+    if names.iter().any(|name| name.contains("${")) {
+        return;
+    }
+    for rule in &sweep.thresholds {
+        if let (Some(location), Some(operation)) = (&rule.operation, &rule.threshold.operation)
+            && !names.contains(operation)
+        {
+            let near = nearest(operation, names.iter().map(String::as_str));
+            let hint = near.map_or_else(
+                || format!("the workload's operations are {}", names.join(", ")),
+                |near| format!("did you mean `{near}`?"),
+            );
+            let message = format!("the workload has no operation `{operation}`");
+            problems.push(Problem::new(location.clone(), message).with_hint(hint));
         }
     }
 }

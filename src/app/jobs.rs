@@ -12,9 +12,10 @@ use super::isolation::Isolated;
 use super::state::{hooks_of, state_plan};
 use crate::cpus::CpuSet;
 use crate::engine::{CpuPlan, LaunchTarget, cpu_limit, network_mode};
-use crate::load::{LoadModel, PhasePlan};
+use crate::load::{AbortRule, Arrivals, LoadModel, PhasePlan};
 use crate::matrix::{
-    ASSUMED_DEAD_TIME, Answers, Cell, CellLoad, CellPhase, PlannedTrial, Prove, Sweep,
+    self, ASSUMED_DEAD_TIME, Answers, Cell, CellLoad, CellPhase, PlannedTrial, Prove, Sweep,
+    ThresholdRule,
 };
 use crate::problem::{Location, Problem, Problems};
 use crate::scalar::Scalar;
@@ -175,23 +176,50 @@ pub(super) fn default_load_threads() -> usize {
 }
 
 fn job_phase(sweep: &Sweep, cell: &Cell, phase: CellPhase) -> JobPhase {
-    let hooks = hooks_of(sweep, cell, &phase.name, phase.window);
+    // Steps follow each other without a break: commands run before the first.
+    let hooks = if phase.is_first {
+        hooks_of(sweep, cell, &phase.name, phase.is_of_window)
+    } else {
+        Vec::new()
+    };
+    let own = sweep.phases.iter().find(|own| own.name == phase.name);
+    let rules: Vec<&ThresholdRule> = sweep
+        .thresholds
+        .iter()
+        .filter(|rule| phase.is_window() && own.is_some_and(|own| rule.is_for(own)))
+        .collect();
     JobPhase {
+        thresholds: rules.iter().map(|rule| rule.threshold.clone()).collect(),
         answers: phase.answers.map(Answers::as_str),
+        step: phase.step,
         load_tied_to_knob: phase.load_tied_to_knob,
         plan: PhasePlan {
+            window: phase.is_window(),
             name: phase.name,
-            window: phase.window,
             duration: phase.duration,
             held: !hooks.is_empty(),
+            abort_on: rules
+                .iter()
+                .filter(|rule| rule.abort)
+                .map(|rule| AbortRule {
+                    threshold: rule.threshold.clone(),
+                    after: rule.after,
+                })
+                .collect(),
+            ramp_from: phase.ramp_from,
             model: match phase.model {
                 CellLoad::Closed { users } => LoadModel::Closed { users },
                 CellLoad::Script { is_open } => LoadModel::Script { is_open },
                 CellLoad::Open {
                     requests_per_second,
+                    arrivals,
                     max_in_flight,
                 } => LoadModel::Open {
                     requests_per_second,
+                    arrivals: match arrivals {
+                        matrix::Arrivals::Uniform => Arrivals::Uniform,
+                        matrix::Arrivals::Poisson => Arrivals::Poisson,
+                    },
                     max_in_flight,
                 },
             },

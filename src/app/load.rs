@@ -12,16 +12,20 @@ use super::environment::Environment;
 use super::error::{AppError, Outcome};
 use super::interrupt::Interrupts;
 use super::jobs::{default_load_threads, resolve};
-use crate::cli::LoadArgs;
+use crate::cli::{ArrivalsChoice, LoadArgs};
 use crate::load::{
-    LoadModel, LoadPlan, LoadSignal, PhasePlan, RunningLoad, Target, Tick, Workload, once,
+    AbortRule, Arrivals, LoadModel, LoadPlan, LoadSignal, PhasePlan, RunningLoad, Target, Tick,
+    Workload, once,
 };
 use crate::matrix::TargetUrl;
-use crate::measure::{Figures, Judgement, LatencyFigures, Pacing, WindowSummary, judge};
+use crate::measure::{
+    Crossed, Figures, Judgement, LatencyFigures, Pacing, WindowSummary, crossed, judge,
+};
 use crate::report::{
     Align, Printer, Table, count, exchange_text, exchanges_json, latency_ms, rate,
 };
 use crate::secret::Secrets;
+use crate::threshold::Threshold;
 use crate::units::format_duration;
 
 /// Users of a closed loop when nobody says how many.
@@ -47,24 +51,9 @@ pub(super) async fn load(
     if arguments.once {
         return send_once(arguments, &target, &workload, &variables, &secrets, printer).await;
     }
+    check_operations(&arguments.thresholds, &workload)?;
     let model = model(arguments);
-    let mut phases = Vec::new();
-    if !arguments.warm_up.is_zero() {
-        phases.push(PhasePlan {
-            name: "warm-up".to_owned(),
-            window: false,
-            model,
-            duration: arguments.warm_up,
-            held: false,
-        });
-    }
-    phases.push(PhasePlan {
-        name: "window".to_owned(),
-        window: true,
-        model,
-        duration: arguments.duration,
-        held: false,
-    });
+    let phases = phases(arguments, model);
     let window = phases.len() - 1;
     let plan = LoadPlan {
         cpus: None,
@@ -80,6 +69,7 @@ pub(super) async fn load(
     let mut interrupts = Interrupts::listen()?;
     let mut load = RunningLoad::start(plan).map_err(AppError::input)?;
     let mut measured = None;
+    let mut aborted = None;
     loop {
         tokio::select! {
             biased;
@@ -92,6 +82,7 @@ pub(super) async fn load(
             signal = load.next() => match signal {
                 Some(LoadSignal::Tick(tick)) => printer.progress(&tick_line(&tick, arguments)),
                 Some(LoadSignal::PhaseSummed { phase, summary }) if phase == window => measured = Some(summary),
+                Some(LoadSignal::Aborted { after, crossed, .. }) => aborted = Some((after, crossed)),
                 Some(_) => {}
                 None => break,
             },
@@ -99,19 +90,118 @@ pub(super) async fn load(
     }
     printer.clear_progress();
     load.stop().await.map_err(AppError::environment)?;
+    if let Some((after, crossed)) = aborted {
+        return Ok(say_aborted(after, &crossed, arguments, &secrets, printer));
+    }
     let summary = measured
         .ok_or_else(|| AppError::bug(anyhow::anyhow!("the load ended without its window")))?;
-    let report = report(&summary, model);
+    let crossed = crossed(&summary, &arguments.thresholds);
+    let report = report(&summary, model, &arguments.thresholds, &crossed);
     let text = if arguments.json {
         redacted(report.clone(), &secrets).to_string()
     } else {
-        secrets.redact(&table(&summary, &report))
+        secrets.redact(&table(&summary, &report, &crossed))
     };
     printer.data(&text);
     Ok(if report["verdict"] == "failed" {
         Outcome::SomeFailed
-    } else {
+    } else if crossed.is_empty() {
         Outcome::Done
+    } else {
+        Outcome::GateBroken
+    })
+}
+
+/// The warm-up, where one is asked for, and the window.
+fn phases(arguments: &LoadArgs, model: LoadModel) -> Vec<PhasePlan> {
+    let rule = |threshold: &Threshold| {
+        Some(AbortRule {
+            threshold: threshold.clone(),
+            after: arguments.abort_after?,
+        })
+    };
+    let window = PhasePlan {
+        name: "window".to_owned(),
+        window: true,
+        model,
+        ramp_from: None,
+        duration: arguments.duration,
+        abort_on: arguments.thresholds.iter().filter_map(rule).collect(),
+        held: false,
+    };
+    let warm_up = PhasePlan {
+        name: "warm-up".to_owned(),
+        window: false,
+        duration: arguments.warm_up,
+        abort_on: Vec::new(),
+        ..window.clone()
+    };
+    let has_warm_up = !arguments.warm_up.is_zero();
+    has_warm_up
+        .then_some(warm_up)
+        .into_iter()
+        .chain([window])
+        .collect()
+}
+
+/// A threshold of an operation that is never sent would always hold.
+fn check_operations(thresholds: &[Threshold], workload: &Workload) -> Result<(), AppError> {
+    let names = workload.operation_names();
+    let unknown = thresholds.iter().find_map(|threshold| {
+        let operation = threshold.operation.as_ref()?;
+        // Names may hold values that are put in later.
+        let may_become = names.iter().any(|name| name.contains("${"));
+        (!may_become && !names.contains(operation)).then_some(operation)
+    });
+    match unknown {
+        Some(operation) => Err(AppError::input(anyhow::anyhow!(
+            "--threshold names the operation `{operation}`, which the workload does not have"
+        ))
+        .hint(format!("its operations are {}", names.join(", ")))),
+        None => Ok(()),
+    }
+}
+
+/// Says why a window was not held to its end: then it has no figures.
+fn say_aborted(
+    after: Duration,
+    crossed: &Crossed,
+    arguments: &LoadArgs,
+    secrets: &Secrets,
+    printer: Printer,
+) -> Outcome {
+    if arguments.json {
+        let report = json!({
+            "verdict": "failed",
+            "reasons": ["threshold_crossed"],
+            "flags": [],
+            "aborted_after_s": after.as_secs_f64(),
+            "thresholds": [threshold_json(&crossed.threshold, Some(crossed))],
+        });
+        printer.data(&redacted(report, secrets).to_string());
+    } else {
+        let words = format!(
+            "the load was ended after {}: {} was crossed; a window cut short has no figures",
+            format_duration(after),
+            crossed.words()
+        );
+        printer.data(&secrets.redact(&words));
+    }
+    Outcome::GateBroken
+}
+
+fn threshold_json(threshold: &Threshold, crossed: Option<&Crossed>) -> Value {
+    let number = |value: f64| {
+        if value.is_finite() {
+            json!(value)
+        } else {
+            json!("inf")
+        }
+    };
+    json!({
+        "rule": threshold.to_string(),
+        "crossed": crossed.is_some(),
+        "value": crossed.map(|crossed| number(crossed.value)),
     })
 }
 
@@ -163,6 +253,10 @@ fn model(arguments: &LoadArgs) -> LoadModel {
     match arguments.open {
         Some(requests_per_second) => LoadModel::Open {
             requests_per_second,
+            arrivals: match arguments.arrivals {
+                ArrivalsChoice::Uniform => Arrivals::Uniform,
+                ArrivalsChoice::Poisson => Arrivals::Poisson,
+            },
             max_in_flight: arguments.max_in_flight,
         },
         None => LoadModel::Closed {
@@ -243,7 +337,12 @@ fn tick_line(tick: &Tick, arguments: &LoadArgs) -> String {
 }
 
 /// The report, as `--json` prints it.
-fn report(summary: &WindowSummary, model: LoadModel) -> Value {
+fn report(
+    summary: &WindowSummary,
+    model: LoadModel,
+    thresholds: &[Threshold],
+    crossed: &[Crossed],
+) -> Value {
     let pacing = match model {
         LoadModel::Closed { .. } | LoadModel::Script { .. } => Pacing::Closed,
         LoadModel::Open { .. } => Pacing::Open,
@@ -254,6 +353,19 @@ fn report(summary: &WindowSummary, model: LoadModel) -> Value {
         .operations
         .iter()
         .map(|(name, own)| (name, figures(own)))
+        .collect();
+    let mut flags: Vec<&str> = verdict.flags.iter().map(|flag| flag.code()).collect();
+    if !crossed.is_empty() {
+        flags.push("threshold_crossed");
+    }
+    let thresholds: Vec<Value> = thresholds
+        .iter()
+        .map(|threshold| {
+            let by = crossed
+                .iter()
+                .find(|crossed| crossed.threshold == *threshold);
+            threshold_json(threshold, by)
+        })
         .collect();
     let more = json!({
         "duration_s": summary.length.as_secs_f64(),
@@ -270,7 +382,8 @@ fn report(summary: &WindowSummary, model: LoadModel) -> Value {
             Judgement::Failed => "failed",
         },
         "reasons": verdict.reasons.iter().map(|reason| reason.code()).collect::<Vec<_>>(),
-        "flags": verdict.flags.iter().map(|flag| flag.code()).collect::<Vec<_>>(),
+        "flags": flags,
+        "thresholds": thresholds,
     });
     if let (Value::Object(report), Value::Object(more)) = (&mut report, more) {
         report.extend(more);
@@ -298,7 +411,7 @@ fn figures(figures: &Figures) -> Value {
     })
 }
 
-fn table(summary: &WindowSummary, report: &Value) -> String {
+fn table(summary: &WindowSummary, report: &Value, crossed: &[Crossed]) -> String {
     let mut table = Table::new(&[
         ("operation", Align::Left),
         ("successes", Align::Right),
@@ -362,6 +475,9 @@ fn table(summary: &WindowSummary, report: &Value) -> String {
         }
     }
     lines.push(verdict);
+    for crossed in crossed {
+        lines.push(format!("crossed: {}", crossed.words()));
+    }
     for failure in summary.failures.iter().rev().take(3) {
         lines.push(format!("failed: {failure}"));
     }

@@ -140,6 +140,8 @@ fn phase(phase: &JobPhase) -> Value {
         "name": phase.plan.name,
         "window": phase.plan.window,
         "answers": phase.answers,
+        "step": phase.step,
+        "ramp": phase.plan.ramp_from.is_some(),
         "load_model": phase.load_model(),
         "duration_s": phase.plan.duration.as_secs_f64(),
     })

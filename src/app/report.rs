@@ -5,9 +5,9 @@ use serde_json::Value;
 use super::error::{AppError, Outcome};
 use crate::chart::{ChartError, ChartInfo, draw_all};
 use crate::cli::ReportArgs;
-use crate::report::{Printer, best_tables};
+use crate::report::{Printer, best_tables, crossed_lines, ladder_tables};
 use crate::results::{
-    Parity, RunFolder, RunsFolder, TrialRow, best_measured, read_trials, write_parity,
+    Parity, RunFolder, RunsFolder, TrialRow, best_measured, ladders, read_trials, write_parity,
 };
 
 /// Finds the run and draws it.
@@ -33,6 +33,14 @@ pub(super) fn draw(folder: &RunFolder, printer: Printer, with_data: bool) -> Res
             &read.rows,
             about.tier.as_deref().unwrap_or("tier"),
         ));
+        let ladders = ladder_tables(&ladders(&read.rows));
+        if !ladders.is_empty() {
+            printer.data(&format!("\n{ladders}"));
+        }
+        let crossed = crossed_lines(&read.rows);
+        if !crossed.is_empty() {
+            printer.data(&format!("\n{crossed}"));
+        }
     }
     let info = ChartInfo {
         title: about.title,

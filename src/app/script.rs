@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use indexmap::IndexMap;
 use serde_json::{Value, json};
@@ -13,7 +14,9 @@ use serde_json::{Value, json};
 use super::environment::Environment;
 use super::error::AppError;
 use crate::load::k6::{Binary, Cut, K6Error, Script, Stretch, TARGET, stretches};
-use crate::matrix::{self, Cell, K6Load, LoadSource, Located, Phase, PhaseLoad, Plan, Sweep};
+use crate::matrix::{
+    self, Cell, K6Load, LoadSource, Located, Phase, PhaseLoad, Plan, Stage, Sweep,
+};
 use crate::problem::{Location, Problem, Problems};
 use crate::sweep::JobScript;
 
@@ -34,18 +37,19 @@ type Seen = Vec<(String, String)>;
 
 /// What a phase asks of the script, as it stands in the file.
 fn cut_of(phase: &Phase) -> Cut {
-    match &phase.load {
-        PhaseLoad::Script {
+    // A phase of a script is one stage.
+    match phase.stages.first().map(|stage| &stage.load) {
+        Some(PhaseLoad::Script {
             scenario,
             from,
             duration,
             ..
-        } => Cut {
+        }) => Cut {
             scenario: scenario.as_ref().map(|name| name.value.clone()),
             from: *from,
             duration: *duration,
         },
-        PhaseLoad::Closed { .. } | PhaseLoad::Open { .. } => Cut::default(),
+        Some(PhaseLoad::Closed { .. } | PhaseLoad::Open { .. }) | None => Cut::default(),
     }
 }
 
@@ -347,8 +351,13 @@ fn phases(windows: &[Phase], stretches: &[Stretch]) -> Vec<Phase> {
             name,
             location: location.clone(),
             answers: window.and_then(|window| window.answers),
-            load: script_load(window, stretch, location),
-            duration: stretch.to.saturating_sub(stretch.from),
+            breakpoint_at: None,
+            stages: vec![Stage {
+                load: script_load(window, stretch, location),
+                share: 1.0,
+                ramp: Duration::ZERO,
+                hold: stretch.to.saturating_sub(stretch.from),
+            }],
         });
     }
     phases

@@ -11,10 +11,15 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc as signals;
 
+use super::closed::most_users;
 use super::generator::{LEAD, LoadError};
-use super::plan::{LoadModel, LoadSignal, PhasePlan, Tick};
+use super::plan::{AbortRule, LoadModel, LoadSignal, PhasePlan, Tick};
 use super::thread::{Batch, Command, PhaseClock, Report, Totals};
-use crate::measure::{Counts, Latencies, LatencyFrom, Outcome, Recorder, WindowSummary};
+use crate::measure::{
+    Counts, Crossed, Latencies, LatencyFrom, Outcome, Recorder, WindowSummary, crossed,
+    crossed_so_far,
+};
+use crate::threshold::Threshold;
 
 /// So many of the last failures are kept.
 const FAILURES_KEPT: usize = 10;
@@ -39,6 +44,8 @@ enum Flow {
     GoOn,
     /// Stopped from outside.
     Stop,
+    /// A threshold was crossed while the phase goes on.
+    Abort(Crossed),
 }
 
 /// What is known of the phase under way.
@@ -58,12 +65,10 @@ impl Conductor {
     /// Runs all phases.
     pub(super) fn run(mut self) -> Result<(), LoadError> {
         for index in 0..self.phases.len() {
-            if self.phases[index].held
-                && let Flow::Stop = self.hold(index)?
-            {
+            if self.phases[index].held && !matches!(self.hold(index)?, Flow::GoOn) {
                 return Ok(());
             }
-            if let Flow::Stop = self.run_phase(index)? {
+            if !matches!(self.run_phase(index)?, Flow::GoOn) {
                 return Ok(());
             }
         }
@@ -96,26 +101,11 @@ impl Conductor {
             start,
             end: start + length,
             model,
+            ramp_from: phase.ramp_from,
         };
-        let latency_from = match model {
-            LoadModel::Closed { .. } | LoadModel::Script { .. } => LatencyFrom::Send,
-            LoadModel::Open { .. } => LatencyFrom::Due,
-        };
-        let mut collected = Collected {
-            clock,
-            recorder: Recorder::new(self.names.clone(), latency_from),
-            tick: Tick {
-                phase: index,
-                ..Tick::default()
-            },
-            tick_latencies: Latencies::default(),
-            next_tick: start + Duration::from_secs(1),
-            n_drained: 0,
-            totals: vec![None; self.commands.len()],
-            failures: Vec::new(),
-        };
+        let mut collected = Collected::new(clock, self.names.clone(), self.commands.len());
         self.tell(|| Command::Begin(clock));
-        let stopped = |flow| matches!(flow, Flow::Stop);
+        let stopped = |flow| !matches!(flow, Flow::GoOn);
         if stopped(self.collect(&mut collected, clock.start, |_| false)?) {
             return Ok(Flow::Stop);
         }
@@ -123,8 +113,18 @@ impl Conductor {
             phase: index,
             at: clock.start,
         });
-        if stopped(self.collect(&mut collected, clock.end, |_| false)?) {
-            return Ok(Flow::Stop);
+        match self.collect(&mut collected, clock.end, |_| false)? {
+            Flow::GoOn => {}
+            Flow::Stop => return Ok(Flow::Stop),
+            Flow::Abort(crossed) => {
+                self.signal(LoadSignal::Aborted {
+                    phase: index,
+                    after: Instant::now().saturating_duration_since(clock.start),
+                    crossed: Box::new(crossed),
+                    is_whole: false,
+                });
+                return Ok(Flow::Stop);
+            }
         }
         self.signal(LoadSignal::PhaseEnded {
             phase: index,
@@ -150,11 +150,24 @@ impl Conductor {
                 message: format!("it did not close the phase within {CLOSE_LIMIT:?}"),
             });
         }
+        let summary = summarise(collected, length);
+        let rules = self.abort_rules(index).map(|rule| &rule.threshold);
+        let crossed = crossed(&summary, rules).into_iter().next();
         self.signal(LoadSignal::PhaseSummed {
             phase: index,
-            summary: Box::new(summarise(collected, length)),
+            summary: Box::new(summary),
         });
-        Ok(Flow::GoOn)
+        // After the last phase there is nothing to end.
+        let Some(crossed) = crossed.filter(|_| !is_last) else {
+            return Ok(Flow::GoOn);
+        };
+        self.signal(LoadSignal::Aborted {
+            phase: index,
+            after: length,
+            crossed: Box::new(crossed),
+            is_whole: true,
+        });
+        Ok(Flow::Stop)
     }
 
     fn tell(&self, command: impl Fn() -> Command) {
@@ -184,6 +197,9 @@ impl Conductor {
             }
             if now >= collected.next_tick {
                 self.tick(collected);
+                if let Some(crossed) = self.look_at_thresholds(collected, now) {
+                    return Ok(Flow::Abort(crossed));
+                }
             }
             let wait = until
                 .min(collected.next_tick)
@@ -207,6 +223,31 @@ impl Conductor {
             }
         }
         Ok(Flow::GoOn)
+    }
+
+    /// What ends the load when this phase crosses it: only windows have figures.
+    fn abort_rules(&self, index: usize) -> impl Iterator<Item = &AbortRule> {
+        let phase = &self.phases[index];
+        phase.abort_on.iter().filter(|_| phase.window)
+    }
+
+    /// The threshold that the phase under way crosses, if it is one that ends the load.
+    fn look_at_thresholds(&self, collected: &Collected, now: Instant) -> Option<Crossed> {
+        let clock = collected.clock;
+        // In the drain the whole is nearly there, and is judged as such.
+        if now >= clock.end {
+            return None;
+        }
+        let so_far = now.saturating_duration_since(clock.start);
+        let due: Vec<&Threshold> = self
+            .abort_rules(clock.index)
+            .filter(|rule| rule.after <= so_far)
+            .map(|rule| &rule.threshold)
+            .collect();
+        if due.is_empty() {
+            return None;
+        }
+        crossed_so_far(&collected.recorder, so_far, due)
     }
 
     fn tick(&self, collected: &mut Collected) {
@@ -233,6 +274,26 @@ impl Conductor {
 }
 
 impl Collected {
+    fn new(clock: PhaseClock, names: Vec<String>, n_threads: usize) -> Self {
+        let latency_from = match clock.model {
+            LoadModel::Closed { .. } | LoadModel::Script { .. } => LatencyFrom::Send,
+            LoadModel::Open { .. } => LatencyFrom::Due,
+        };
+        Self {
+            clock,
+            recorder: Recorder::new(names, latency_from),
+            tick: Tick {
+                phase: clock.index,
+                ..Tick::default()
+            },
+            tick_latencies: Latencies::default(),
+            next_tick: clock.start + Duration::from_secs(1),
+            n_drained: 0,
+            totals: vec![None; n_threads],
+            failures: Vec::new(),
+        }
+    }
+
     fn add(&mut self, batch: Batch) {
         for sample in &batch.samples {
             self.recorder.record(sample);
@@ -267,7 +328,7 @@ fn summarise(collected: Collected, length: Duration) -> WindowSummary {
     let time = |part: fn(&Totals) -> Duration| totals.iter().map(part).sum::<Duration>();
     let mean = |time: Duration| time.as_secs_f64() / length.as_secs_f64();
     let most_threads = match clock.model {
-        LoadModel::Closed { users } => users,
+        LoadModel::Closed { users } => most_users(users, clock.ramp_from),
         LoadModel::Open { max_in_flight, .. } => max_in_flight,
         LoadModel::Script { .. } => 0,
     };
@@ -287,7 +348,10 @@ fn summarise(collected: Collected, length: Duration) -> WindowSummary {
         held_back: sum(|totals| totals.held_back),
         outside: sum(|totals| totals.outside),
         in_flight: match clock.model {
-            LoadModel::Closed { users } => f64::from(users),
+            LoadModel::Closed { users } => {
+                let to = f64::from(users);
+                f64::midpoint(clock.ramp_from.unwrap_or(to), to)
+            }
             LoadModel::Open { .. } | LoadModel::Script { .. } => {
                 mean(time(|totals| totals.under_way))
             }

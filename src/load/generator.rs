@@ -15,10 +15,11 @@ use std::time::Duration;
 use tokio::runtime::LocalOptions;
 use tokio::sync::mpsc as signals;
 
+use super::closed::most_users;
 use super::conductor::Conductor;
 use super::k6::{self, Heard, K6Error, ScriptPlan};
 use super::pinning::pin_this_thread;
-use super::plan::{LoadModel, LoadPlan, LoadSignal};
+use super::plan::{Arrivals, LoadModel, LoadPlan, LoadSignal, PhasePlan};
 use super::prepare::{PrepareProblems, prepare};
 use super::thread::{Command, Report, Thread, ThreadPlan};
 use crate::cpus::CpuSet;
@@ -142,7 +143,8 @@ impl RunningLoad {
             seed: plan.seed,
             cpus: plan.cpus.clone(),
         });
-        let n_lifecycle = plan.phases.len() * SIGNALS_PER_PHASE;
+        // And one when a threshold ends it.
+        let n_lifecycle = plan.phases.len() * SIGNALS_PER_PHASE + 1;
         let (signal_sender, signals) = signals::channel(n_lifecycle + TICKS_KEPT);
         let (reports, inbox) = mpsc::channel();
         let mut threads = Vec::with_capacity(n_threads);
@@ -274,13 +276,15 @@ const MOST_CONNECTIONS: u32 = 60_000;
 const MOST_THREADS: usize = 1_024;
 /// Highest rate; beyond it arrivals are closer together than 10 ns.
 const HIGHEST_RATE_RPS: f64 = 100_000_000.0;
+/// Highest rate of Poisson arrivals, each of which is drawn: ten times what one thread can send.
+const HIGHEST_POISSON_RPS: f64 = 1_000_000.0;
 /// Lowest rate; one request in eleven days.
 const LOWEST_RATE_RPS: f64 = 1e-6;
 
 /// Load threads to start: one without a user or an arrival would only wait.
 fn n_threads(plan: &LoadPlan) -> usize {
     let most_used = plan.phases.iter().map(|phase| match phase.model {
-        LoadModel::Closed { users } => users as usize,
+        LoadModel::Closed { users } => most_users(users, phase.ramp_from) as usize,
         LoadModel::Open { max_in_flight, .. } => max_in_flight as usize,
         LoadModel::Script { .. } => 0,
     });
@@ -319,6 +323,9 @@ fn check(plan: &LoadPlan) -> Result<(), LoadError> {
             return bad(format!("phase `{name}` has no duration"));
         }
         check_model(name, phase.model)?;
+        if let Some(from) = phase.ramp_from {
+            check_ramp(phase, from)?;
+        }
     }
     Ok(())
 }
@@ -343,8 +350,35 @@ fn check_model(phase: &str, model: LoadModel) -> Result<(), LoadError> {
             "has the rate {rate} (allowed: above 0, to {HIGHEST_RATE_RPS})"
         )),
         LoadModel::Script { .. } => bad("is of a k6 script".to_owned()),
+        LoadModel::Open {
+            requests_per_second: rate,
+            arrivals: Arrivals::Poisson,
+            ..
+        } if rate > HIGHEST_POISSON_RPS => bad(format!(
+            "has the rate {rate} with Poisson arrivals (allowed: up to {HIGHEST_POISSON_RPS})"
+        )),
         LoadModel::Closed { .. } | LoadModel::Open { .. } => Ok(()),
     }
+}
+
+fn check_ramp(phase: &PhasePlan, from: f64) -> Result<(), LoadError> {
+    let name = &phase.name;
+    let most = match phase.model {
+        LoadModel::Closed { .. } => f64::from(MOST_CONNECTIONS),
+        LoadModel::Open { .. } => HIGHEST_RATE_RPS,
+        LoadModel::Script { .. } => 0.0,
+    };
+    if phase.window {
+        return Err(LoadError::BadPlan(format!(
+            "phase `{name}` is a ramp and cannot be measured"
+        )));
+    }
+    if !(0.0..=most).contains(&from) {
+        return Err(LoadError::BadPlan(format!(
+            "the ramp of phase `{name}` begins at {from} (allowed: 0 to {most})"
+        )));
+    }
+    Ok(())
 }
 
 #[derive(Debug)]

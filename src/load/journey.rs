@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::answer::{Answer, Keep};
 use super::client::{ClientError, Connection, ExchangeError};
+use super::closed::{Stay, stay_of};
 use super::plan::LoadModel;
 use super::prepare::{Judged, Ready};
 use super::request::Outgoing;
@@ -133,9 +134,18 @@ fn sitter_of(arrival: Option<Due>, seat: &Seat) -> Sitter {
 
 /// Whether the phase under way still has a place for this user or journey.
 pub(super) fn is_wanted(thread: &Thread, sitter: Sitter) -> bool {
-    match (thread.phase().map(|phase| phase.model), sitter) {
-        (Some(LoadModel::Closed { users }), Sitter::User(user)) => user < users,
-        (Some(LoadModel::Open { .. }), Sitter::Arrival) => true,
+    let Some(phase) = thread.phase() else {
+        return false;
+    };
+    match (phase.model, sitter) {
+        // Asked before every request: the clock is read on a ramp alone.
+        (LoadModel::Closed { users }, Sitter::User(user)) if phase.ramp_from.is_none() => {
+            user < users
+        }
+        (LoadModel::Closed { .. }, Sitter::User(user)) => {
+            stay_of(&phase, user, Instant::now()) == Stay::Wanted
+        }
+        (LoadModel::Open { .. }, Sitter::Arrival) => true,
         _ => false,
     }
 }

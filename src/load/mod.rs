@@ -6,10 +6,11 @@
 //! Read `plan` (what goes in and comes out), `workload` with `workload_file`,
 //! `step_file`, `expand`, `template`, `json_body` (what is sent),
 //! `prepare` (made ready), `generator` with `conductor` (threads and phases),
-//! `seed` (journeys without windows), `thread`, `slot`, `journey`, `closed`, `open`,
-//! `fine_timer` (one load thread), `request`, `answer` (bytes), `client` (one connection),
-//! `pinning` (threads kept on CPUs); and `k6`, load that a script makes.
+//! `seed` (journeys without windows), `thread`, `slot`, `journey`, `closed`, `open`
+//! with `arrivals`, `fine_timer` (one load thread), `request`, `answer` (bytes), `client` (one
+//! connection), `pinning` (threads kept on CPUs); and `k6`, load that a script makes.
 mod answer;
+mod arrivals;
 mod client;
 mod closed;
 mod conductor;
@@ -34,12 +35,14 @@ mod test_load;
 #[cfg(test)]
 mod test_server;
 mod thread;
+#[cfg(test)]
+mod truth_tests;
 mod workload;
 mod workload_file;
 
 pub use generator::{LoadError, RunningLoad};
 pub use once::{Exchange, ReceivedAnswer, SentRequest, once};
 pub use pinning::pin_all_threads;
-pub use plan::{LoadModel, LoadPlan, LoadSignal, PhasePlan, Target, Tick};
+pub use plan::{AbortRule, Arrivals, LoadModel, LoadPlan, LoadSignal, PhasePlan, Target, Tick};
 pub use seed::{SeedError, SeedPlan, seed};
 pub use workload::{VariableUse, Workload};

@@ -1,6 +1,6 @@
-//! An open loop: journeys arrive at an even rate, whatever the service does.
+//! An open loop: journeys arrive at a rate of their own, whatever the service does.
 //!
-//! Arrival i is due `i / rate` after the phase begins and is served by load
+//! `arrivals` says when each is due; arrival i is served by load
 //! thread i mod T. At most a thread's share of `max_in_flight` journeys are
 //! under way on it; later arrivals wait in order and are timed from their due
 //! time all the same. Where the target has n addresses, arrival i goes to address
@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use super::arrivals::{ArrivalSequence, Rate};
 use super::journey::{self, Due};
 use super::plan::LoadModel;
 use super::slot::Sitter;
@@ -38,55 +39,31 @@ pub(super) struct OpenState {
 #[derive(Debug)]
 struct Pacer {
     start: Instant,
-    journeys_per_second: f64,
-    n_threads: u64,
-    /// The arrival that is handed on next.
-    next: Cell<u64>,
+    /// Stands at the arrival that is handed on next.
+    sequence: RefCell<ArrivalSequence>,
     stops_at: Cell<Option<Instant>>,
 }
 
 impl Pacer {
-    fn due_of(&self, arrival: u64) -> Instant {
-        self.start + Duration::from_secs_f64(arrival as f64 / self.journeys_per_second)
+    fn next(&self) -> u64 {
+        self.sequence.borrow().number()
     }
 
-    fn next_due(&self) -> Instant {
-        self.due_of(self.next.get())
-    }
-
-    /// The first arrival of this thread, from the next one on, due at or after a moment.
-    fn first_from(&self, moment: Instant) -> u64 {
-        let next = self.next.get();
-        let since_start = moment.saturating_duration_since(self.start).as_secs_f64();
-        let number = (since_start * self.journeys_per_second) as u64;
-        let n_steps = number.saturating_sub(next) / self.n_threads;
-        let mut arrival = next + n_steps * self.n_threads;
-        // Rounding may have led a step too far or not far enough.
-        while arrival > next && self.due_of(arrival - self.n_threads) >= moment {
-            arrival -= self.n_threads;
-        }
-        while self.due_of(arrival) < moment {
-            arrival += self.n_threads;
-        }
-        arrival
+    /// Never, where the clock cannot say it.
+    fn next_due(&self) -> Option<Instant> {
+        self.start.checked_add(self.sequence.borrow().due())
     }
 
     /// Passes over what should have been handed on before the phase's end and was
     /// not, and says how many that were in which second.
-    ///
-    /// Counted, not walked: a rate far beyond what a thread can pace leaves
-    /// millions behind, and the drain must end when it is over.
     fn skip_to_end_of(&self, phase: &PhaseClock) -> Vec<(u32, u64)> {
         let mut skipped = Vec::new();
-        while self.next_due() < phase.end {
-            let second = self
-                .next_due()
-                .saturating_duration_since(phase.start)
-                .as_secs();
-            let second_ends = phase.start + Duration::from_secs(second + 1);
-            let from = self.next.get();
-            self.next.set(self.first_from(second_ends.min(phase.end)));
-            let n_skipped = (self.next.get() - from) / self.n_threads;
+        let mut sequence = self.sequence.borrow_mut();
+        // The pacer's own phase: a phase begins with a pacer of its own.
+        let end = phase.end.saturating_duration_since(self.start);
+        while sequence.due() < end {
+            let second = sequence.due().as_secs();
+            let n_skipped = sequence.skip_to(Duration::from_secs(second + 1).min(end));
             skipped.push((u32::try_from(second).unwrap_or(u32::MAX), n_skipped));
         }
         skipped
@@ -99,7 +76,8 @@ impl OpenState {
         self.pacer
             .borrow()
             .as_ref()
-            .is_none_or(|pacer| pacer.next_due() >= moment)
+            .and_then(|pacer| pacer.next_due())
+            .is_none_or(|due| due >= moment)
     }
 
     /// Whether an arrival of the phase still waits for its turn.
@@ -179,6 +157,7 @@ pub(super) fn begin(thread: &Rc<Thread>, clock: PhaseClock) {
     thread.open.waiting.borrow_mut().clear();
     let LoadModel::Open {
         requests_per_second,
+        arrivals,
         max_in_flight,
     } = clock.model
     else {
@@ -194,11 +173,21 @@ pub(super) fn begin(thread: &Rc<Thread>, clock: PhaseClock) {
     open.most_under_way
         .set(share(max_in_flight, thread.index, n_threads));
     let n_requests = thread.plan.prepared.operations.len();
+    let of_journeys = |requests_per_second: f64| requests_per_second / n_requests as f64;
+    let rate = match clock.ramp_from {
+        None => Rate::constant(of_journeys(requests_per_second)),
+        Some(from) => Rate::ramp(
+            of_journeys(from),
+            of_journeys(requests_per_second),
+            clock.end.saturating_duration_since(clock.start),
+        ),
+    };
+    // Every phase has a sequence of its own, the same on all threads.
+    let seed = thread.plan.seed ^ (clock.index as u64).wrapping_mul(0xD1B5_4A32_D192_ED03);
+    let sequence = ArrivalSequence::new(arrivals, rate, seed, thread.index, n_threads);
     let pacer = Rc::new(Pacer {
         start: clock.start,
-        journeys_per_second: requests_per_second / n_requests as f64,
-        n_threads: n_threads as u64,
-        next: Cell::new(thread.index as u64),
+        sequence: RefCell::new(sequence),
         stops_at: Cell::new(None),
     });
     *open.pacer.borrow_mut() = Some(Rc::clone(&pacer));
@@ -208,8 +197,10 @@ pub(super) fn begin(thread: &Rc<Thread>, clock: PhaseClock) {
 async fn pace(thread: Rc<Thread>, pacer: Rc<Pacer>) {
     let mut n_in_a_row = 0;
     loop {
-        let arrival = pacer.next.get();
-        let due = pacer.due_of(arrival);
+        let arrival = pacer.next();
+        let Some(due) = pacer.next_due() else {
+            return;
+        };
         if due > Instant::now() {
             n_in_a_row = 0;
             thread.timer.sleep_until(due).await;
@@ -222,11 +213,11 @@ async fn pace(thread: Rc<Thread>, pacer: Rc<Pacer>) {
         if pacer.stops_at.get().is_some_and(is_over) {
             return;
         }
-        if pacer.next.get() != arrival {
+        if pacer.next() != arrival {
             // Passed over at the end of the drain.
             continue;
         }
-        pacer.next.set(arrival + pacer.n_threads);
+        pacer.sequence.borrow_mut().advance();
         arrive(&thread, due, arrival);
         n_in_a_row += 1;
     }

@@ -12,7 +12,8 @@ use indexmap::IndexMap;
 use super::Workload;
 use super::k6::ScriptReport;
 use crate::cpus::CpuSet;
-use crate::measure::{Counts, WindowSummary};
+use crate::measure::{Counts, Crossed, WindowSummary};
+use crate::threshold::Threshold;
 
 /// Where requests go.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,10 +35,12 @@ pub enum LoadModel {
         /// Virtual users, one connection each; at least 1.
         users: u32,
     },
-    /// Journeys arrive at an even rate, whatever the service does.
+    /// Journeys arrive at a rate of their own, whatever the service does.
     Open {
         /// Requests per second = journeys per second x requests of the journey.
         requests_per_second: f64,
+        /// How the arrivals are spaced.
+        arrivals: Arrivals,
         /// Most journeys under way at once; beyond it arrivals wait, timed from due.
         max_in_flight: u32,
     },
@@ -46,6 +49,17 @@ pub enum LoadModel {
         /// Whether iterations arrive in it, whatever the service does.
         is_open: bool,
     },
+}
+
+/// How the arrivals of an open loop are spaced.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Arrivals {
+    /// Evenly.
+    #[default]
+    Uniform,
+    /// At random and independently of each other, as those of many users who know
+    /// nothing of each other: gaps are exponential, drawn from the plan's seed.
+    Poisson,
 }
 
 /// One stretch of load.
@@ -57,10 +71,25 @@ pub struct PhasePlan {
     pub window: bool,
     /// How requests are paced.
     pub model: LoadModel,
+    /// For a ramp, the users or requests per second it begins with: from there the load
+    /// goes evenly to the model's, which it reaches at the end. `None` holds the model's
+    /// load all the time. A ramp cannot be a window.
+    pub ramp_from: Option<f64>,
     /// Nominal length.
     pub duration: Duration,
+    /// What ends the load when a window crosses it.
+    pub abort_on: Vec<AbortRule>,
     /// Whether it begins only when [`RunningLoad::go_on`](super::RunningLoad::go_on) says so.
     pub held: bool,
+}
+
+/// A threshold that ends the load.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AbortRule {
+    /// What must hold.
+    pub threshold: Threshold,
+    /// How long after the window's beginning it is looked at for the first time.
+    pub after: Duration,
 }
 
 /// Everything the generator needs.
@@ -121,6 +150,17 @@ pub enum LoadSignal {
     /// A k6 script has ended. A phase of it may have been summed twice: the later figures
     /// hold what was heard of it since.
     ScriptEnded(Box<ScriptReport>),
+    /// The load ends here, since a threshold was crossed; no phase follows.
+    Aborted {
+        /// Index in [`LoadPlan::phases`].
+        phase: usize,
+        /// Into the phase.
+        after: Duration,
+        /// Which threshold, and by what.
+        crossed: Box<Crossed>,
+        /// Whether the phase had come to its end, so that its figures stand: they were signalled before.
+        is_whole: bool,
+    },
 }
 
 /// The last second, for people to watch.

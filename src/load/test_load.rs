@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use indexmap::IndexMap;
 
 use super::test_server::TestServer;
-use super::{LoadModel, LoadPlan, LoadSignal, PhasePlan, RunningLoad, Target, Workload};
+use super::{Arrivals, LoadModel, LoadPlan, LoadSignal, PhasePlan, RunningLoad, Target, Workload};
 use crate::measure::WindowSummary;
 
 pub(super) fn ms(n: u64) -> Duration {
@@ -21,6 +21,15 @@ pub(super) fn closed(users: u32) -> LoadModel {
 pub(super) fn open(requests_per_second: f64, max_in_flight: u32) -> LoadModel {
     LoadModel::Open {
         requests_per_second,
+        arrivals: Arrivals::Uniform,
+        max_in_flight,
+    }
+}
+
+pub(super) fn poisson(requests_per_second: f64, max_in_flight: u32) -> LoadModel {
+    LoadModel::Open {
+        requests_per_second,
+        arrivals: Arrivals::Poisson,
         max_in_flight,
     }
 }
@@ -42,7 +51,9 @@ pub(super) fn plan(target: &Target, workload: Workload, phases: &[(LoadModel, u6
                 name: format!("phase {index}"),
                 window: true,
                 model: *model,
+                ramp_from: None,
                 duration: ms(*length_ms),
+                abort_on: Vec::new(),
                 held: false,
             })
             .collect(),
@@ -56,19 +67,40 @@ pub(super) fn plan(target: &Target, workload: Workload, phases: &[(LoadModel, u6
 /// Runs a plan to its end within a limit and returns the summaries.
 pub(super) fn run(plan: LoadPlan) -> Vec<WindowSummary> {
     let n_phases = plan.phases.len();
+    let (summaries, order, aborted) = follow(plan);
+    let expected: Vec<_> = (0..n_phases)
+        .flat_map(|phase| [0, 1, 2].map(|step| (phase, step)))
+        .collect();
+    assert_eq!(order, expected);
+    assert_eq!(aborted, None);
+    summaries
+}
+
+/// How a threshold ended a load: phase, words, whether the phase was whole.
+pub(super) type Aborted = (usize, String, bool);
+
+/// The same for a plan that may be ended by a threshold.
+pub(super) fn run_aborted(plan: LoadPlan) -> (Vec<WindowSummary>, Option<Aborted>) {
+    let (summaries, _, aborted) = follow(plan);
+    (summaries, aborted)
+}
+
+/// Summaries; phases with 0 where they start, 1 where they end, 2 where they are summed.
+fn follow(plan: LoadPlan) -> (Vec<WindowSummary>, Vec<(usize, u32)>, Option<Aborted>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
+    let length: Duration = plan.phases.iter().map(|phase| phase.duration).sum();
+    let limit = Duration::from_secs(30) + length;
     runtime.block_on(async {
         let mut load = RunningLoad::start(plan).unwrap();
-        let mut summaries = Vec::new();
-        let mut order = Vec::new();
-        let limit = Duration::from_secs(30);
+        let (mut summaries, mut order, mut aborted) = (Vec::new(), Vec::new(), None);
         while let Some(signal) = tokio::time::timeout(limit, load.next())
             .await
             .expect("a load ends")
         {
+            assert_eq!(aborted, None, "nothing follows");
             match signal {
                 LoadSignal::PhaseStarted { phase, .. } => order.push((phase, 0)),
                 LoadSignal::PhaseEnded { phase, .. } => order.push((phase, 1)),
@@ -76,16 +108,18 @@ pub(super) fn run(plan: LoadPlan) -> Vec<WindowSummary> {
                     order.push((phase, 2));
                     summaries.push(*summary);
                 }
+                LoadSignal::Aborted {
+                    phase,
+                    crossed,
+                    is_whole,
+                    ..
+                } => aborted = Some((phase, crossed.threshold.to_string(), is_whole)),
                 LoadSignal::Tick(_) | LoadSignal::PhaseHeld { .. } | LoadSignal::ScriptEnded(_) => {
                 }
             }
         }
         load.stop().await.unwrap();
-        let expected: Vec<_> = (0..n_phases)
-            .flat_map(|phase| [0, 1, 2].map(|step| (phase, step)))
-            .collect();
-        assert_eq!(order, expected);
-        summaries
+        (summaries, order, aborted)
     })
 }
 

@@ -65,6 +65,8 @@ pub(super) struct PhaseClock {
     pub(super) start: Instant,
     pub(super) end: Instant,
     pub(super) model: LoadModel,
+    /// What a ramp begins with; `None` where the load is held.
+    pub(super) ramp_from: Option<f64>,
 }
 
 impl PhaseClock {

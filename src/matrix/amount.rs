@@ -2,6 +2,7 @@
 //!
 //! One rule for numbers in the file and for results of expressions.
 
+use super::sweep::Arrivals;
 use crate::units::format_number;
 
 /// Most virtual users.
@@ -12,6 +13,9 @@ const MAX_USERS: f64 = 60_000.0;
 
 /// Most requests a second; a thousand times what one core can send.
 const MAX_RATE_RPS: f64 = 100_000_000.0;
+
+/// Most requests a second with Poisson arrivals, each of which is drawn.
+const MAX_POISSON_RPS: f64 = 1_000_000.0;
 
 /// Virtual users from a number, rounded half to even.
 ///
@@ -31,12 +35,16 @@ pub(super) fn users(number: f64) -> Result<u32, String> {
 /// Requests a second from a number.
 ///
 /// **Errors**: says what the number was.
-pub(super) fn rate_rps(number: f64) -> Result<f64, String> {
-    if number > 0.0 && number <= MAX_RATE_RPS {
+pub(super) fn rate_rps(number: f64, arrivals: Arrivals) -> Result<f64, String> {
+    let (most, kind) = match arrivals {
+        Arrivals::Uniform => (MAX_RATE_RPS, ""),
+        Arrivals::Poisson => (MAX_POISSON_RPS, " with Poisson arrivals"),
+    };
+    if number > 0.0 && number <= most {
         Ok(number)
     } else {
         Err(format!(
-            "`requests_per_second` is {} (allowed: above 0, up to {MAX_RATE_RPS})",
+            "`requests_per_second` is {} (allowed{kind}: above 0, up to {most})",
             format_number(number)
         ))
     }
@@ -49,7 +57,11 @@ mod tests {
     #[test]
     fn a_number_of_three_hundred_digits_is_named_shortly() {
         assert!(users(1e-300).unwrap_err().contains("is 1e-300,"));
-        assert!(rate_rps(1e300).unwrap_err().contains("is 1e300 "));
+        assert!(
+            rate_rps(1e300, Arrivals::Uniform)
+                .unwrap_err()
+                .contains("is 1e300 ")
+        );
     }
 
     #[test]
@@ -66,9 +78,12 @@ mod tests {
 
     #[test]
     fn a_rate_is_finite_and_above_zero() {
-        assert_eq!(rate_rps(0.25), Ok(0.25));
+        assert_eq!(rate_rps(0.25, Arrivals::Uniform), Ok(0.25));
+        assert_eq!(rate_rps(2e6, Arrivals::Uniform), Ok(2e6));
+        let message = rate_rps(2e6, Arrivals::Poisson).unwrap_err();
+        assert!(message.contains("Poisson"), "{message}");
         for number in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            assert!(rate_rps(number).is_err(), "{number}");
+            assert!(rate_rps(number, Arrivals::Uniform).is_err(), "{number}");
         }
     }
 }

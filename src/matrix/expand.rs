@@ -49,9 +49,8 @@ fn configuration_slots(sweep: &Sweep, reached: &BTreeSet<String>) -> BTreeSet<us
         .filter(|(_, name)| reached.contains(*name))
         .map(|(slot, _)| slot);
     let by_load = sweep
-        .phases
-        .iter()
-        .filter_map(|phase| phase.load.amount()?.expression())
+        .stages()
+        .filter_map(|(_, stage)| stage.load.amount()?.expression())
         .flat_map(|load| load.slots().iter().copied());
     by_name.chain(by_load).collect()
 }
@@ -62,9 +61,8 @@ pub(super) fn reaching_slots(sweep: &Sweep, reached: &BTreeSet<String>) -> BTree
     // The largest value of a tier is a load as well, though the same for all its cells.
     reaching.extend(
         sweep
-            .phases
-            .iter()
-            .filter_map(|phase| phase.load.amount()?.expression())
+            .stages()
+            .filter_map(|(_, stage)| stage.load.amount()?.expression())
             .flat_map(|load| load.tier_max_slots().iter().copied()),
     );
     // Derived values read earlier ones only, so one pass from the last is enough.
@@ -155,9 +153,8 @@ impl<'a> Walk<'a> {
             can_collapse: (0..n_axes).any(|axis| !configuration.contains(&axis)),
             configuration: configuration.into_iter().collect(),
             tier_max_slots: sweep
-                .phases
-                .iter()
-                .filter_map(|phase| phase.load.amount()?.expression())
+                .stages()
+                .filter_map(|(_, stage)| stage.load.amount()?.expression())
                 .flat_map(|load| load.tier_max_slots().iter().copied())
                 .collect(),
             tiers: Vec::new(),
@@ -349,7 +346,7 @@ impl<'a> Walk<'a> {
             })
             .collect();
         fix_loads(
-            &self.sweep.phases,
+            self.sweep,
             &mut self.cells,
             &self.cell_tiers,
             &tier_max,

@@ -14,7 +14,7 @@ use super::expand::{Expansion, expand};
 use super::expression::{Expression, Known, Value};
 use super::order::shuffled;
 use super::state::{Golden, State};
-use super::sweep::{Answers, Order, PhaseLoad, Sweep};
+use super::sweep::{Answers, Arrivals, Order, Phase, PhaseLoad, Stage, Sweep};
 use super::warnings::warnings;
 use crate::problem::{Location, Problem, Problems};
 use crate::scalar::Scalar;
@@ -55,7 +55,7 @@ pub struct Plan {
     /// What trials find in the stack's volumes.
     pub state: PlannedState,
     names: Arc<Names>,
-    phases: Vec<PhaseShape>,
+    stages: Vec<StageShape>,
     trial_cost: Estimate,
 }
 
@@ -122,13 +122,19 @@ pub struct ClonesCost {
     pub is_prepared: bool,
 }
 
-/// One phase as a cell runs it.
+/// One phase as a cell runs it; of a phase with stages one ramp or hold.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CellPhase {
     /// Name of the phase.
     pub name: String,
-    /// Whether it is measured.
-    pub window: bool,
+    /// Whether it is the first part of its phase.
+    pub is_first: bool,
+    /// Whether the phase is measured; its ramps are not.
+    pub is_of_window: bool,
+    /// For a ramp, the load it begins with.
+    pub ramp_from: Option<f64>,
+    /// Number of a ladder's step, from 1; a ramp has that of the step it leads to.
+    pub step: Option<u32>,
     /// Which question it answers; `None` for a phase that is not measured.
     pub answers: Option<Answers>,
     /// How requests are paced.
@@ -140,6 +146,13 @@ pub struct CellPhase {
     pub load_tied_to_knob: bool,
 }
 
+impl CellPhase {
+    /// Whether it is measured.
+    pub fn is_window(&self) -> bool {
+        self.answers.is_some()
+    }
+}
+
 /// How requests of a phase are paced in a cell.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum CellLoad {
@@ -148,10 +161,12 @@ pub enum CellLoad {
         /// Virtual users; at least 1.
         users: u32,
     },
-    /// Requests at an even rate, whatever the service does.
+    /// Requests at a rate of their own, whatever the service does.
     Open {
         /// Requests per second; finite and above 0.
         requests_per_second: f64,
+        /// How they are spaced.
+        arrivals: Arrivals,
         /// Most journeys under way at once.
         max_in_flight: u32,
     },
@@ -166,17 +181,26 @@ pub enum CellLoad {
 #[derive(Debug, Clone, Copy)]
 enum Pacing {
     Closed,
-    Open { max_in_flight: u32 },
-    Script { is_open: bool },
+    Open {
+        arrivals: Arrivals,
+        max_in_flight: u32,
+    },
+    Script {
+        is_open: bool,
+    },
 }
 
-/// What is the same for a phase in all cells.
+/// What is the same for a stage of a phase in all cells.
 #[derive(Debug, Clone)]
-struct PhaseShape {
+struct StageShape {
     name: String,
     answers: Option<Answers>,
+    is_first: bool,
+    /// Of a ladder.
+    step: Option<u32>,
     pacing: Pacing,
-    duration: Duration,
+    ramp: Duration,
+    hold: Duration,
 }
 
 /// Plans a sweep whose names `reached` are used by stack or workload.
@@ -217,20 +241,7 @@ pub fn plan(sweep: &Sweep, reached: &BTreeSet<String>) -> Result<Plan, Problems>
         trials,
         warnings,
         names,
-        phases: sweep
-            .phases
-            .iter()
-            .map(|phase| PhaseShape {
-                name: phase.name.clone(),
-                answers: phase.answers,
-                pacing: match phase.load {
-                    PhaseLoad::Closed { .. } => Pacing::Closed,
-                    PhaseLoad::Open { max_in_flight, .. } => Pacing::Open { max_in_flight },
-                    PhaseLoad::Script { is_open, .. } => Pacing::Script { is_open },
-                },
-                duration: phase.duration,
-            })
-            .collect(),
+        stages: sweep.phases.iter().flat_map(stage_shapes).collect(),
         trial_cost,
         state: PlannedState {
             kind: sweep.trials.state,
@@ -238,6 +249,35 @@ pub fn plan(sweep: &Sweep, reached: &BTreeSet<String>) -> Result<Plan, Problems>
             clones: None,
         },
     })
+}
+
+fn stage_shapes(phase: &Phase) -> Vec<StageShape> {
+    let mut n_holds = 0;
+    let shape = |(index, stage): (usize, &Stage)| {
+        let is_held = !stage.hold.is_zero();
+        n_holds += u32::from(is_held);
+        StageShape {
+            name: phase.name.clone(),
+            answers: phase.answers,
+            is_first: index == 0,
+            step: (phase.is_ladder() && is_held).then_some(n_holds),
+            pacing: match stage.load {
+                PhaseLoad::Closed { .. } => Pacing::Closed,
+                PhaseLoad::Open {
+                    arrivals,
+                    max_in_flight,
+                    ..
+                } => Pacing::Open {
+                    arrivals,
+                    max_in_flight,
+                },
+                PhaseLoad::Script { is_open, .. } => Pacing::Script { is_open },
+            },
+            ramp: stage.ramp,
+            hold: stage.hold,
+        }
+    };
+    phase.stages.iter().enumerate().map(shape).collect()
 }
 
 fn trials(sweep: &Sweep, n_cells: usize) -> Vec<PlannedTrial> {
@@ -260,12 +300,9 @@ fn trials(sweep: &Sweep, n_cells: usize) -> Vec<PlannedTrial> {
 }
 
 fn trial_cost(sweep: &Sweep) -> Estimate {
-    let load: Duration = sweep.phases.iter().map(|phase| phase.duration).sum();
-    let n_windows = sweep
-        .phases
-        .iter()
-        .filter(|phase| phase.is_window())
-        .count() as u64;
+    let load: Duration = sweep.phases.iter().map(Phase::duration).sum();
+    let is_window = |(phase, stage): &(&Phase, &Stage)| phase.is_window() && !stage.hold.is_zero();
+    let n_windows = sweep.stages().filter(is_window).count() as u64;
     Estimate {
         duration: load + sweep.load.drain + ASSUMED_DEAD_TIME,
         bytes: n_windows * BYTES_PER_WINDOW + (load.as_secs_f64() * BYTES_PER_SECOND as f64) as u64,
@@ -315,30 +352,56 @@ impl Plan {
         self.cells[cell].tier()
     }
 
-    /// The phases as a cell of this plan runs them, in order.
+    /// The phases as a cell of this plan runs them, in order, with stages taken apart.
+    ///
+    /// The first ramp of a phase begins with the load of the phase before where that is of
+    /// the same kind, else with none.
     pub fn phases(&self, cell: &Cell) -> Vec<CellPhase> {
-        self.phases
-            .iter()
-            .zip(&cell.loads)
-            .map(|(phase, load)| CellPhase {
-                name: phase.name.clone(),
-                window: phase.answers.is_some(),
-                answers: phase.answers,
-                model: match phase.pacing {
+        let mut phases = Vec::with_capacity(self.stages.len());
+        let mut before: Option<(bool, f64)> = None;
+        for (stage, load) in self.stages.iter().zip(&cell.loads) {
+            let is_open = matches!(stage.pacing, Pacing::Open { .. });
+            let from = before.filter(|(was_open, _)| *was_open == is_open);
+            before = Some((is_open, load.number));
+            let hold = CellPhase {
+                name: stage.name.clone(),
+                is_first: stage.is_first && stage.ramp.is_zero(),
+                is_of_window: stage.answers.is_some(),
+                ramp_from: None,
+                step: stage.step,
+                answers: stage.answers,
+                model: match stage.pacing {
                     Pacing::Closed => CellLoad::Closed {
                         // `expand` has rounded and checked it.
                         users: load.number as u32,
                     },
                     Pacing::Script { is_open } => CellLoad::Script { is_open },
-                    Pacing::Open { max_in_flight } => CellLoad::Open {
+                    Pacing::Open {
+                        arrivals,
+                        max_in_flight,
+                    } => CellLoad::Open {
                         requests_per_second: load.number,
+                        arrivals,
                         max_in_flight,
                     },
                 },
-                duration: phase.duration,
+                duration: stage.hold,
                 load_tied_to_knob: load.is_tied,
-            })
-            .collect()
+            };
+            if !stage.ramp.is_zero() {
+                phases.push(CellPhase {
+                    is_first: stage.is_first,
+                    ramp_from: Some(from.map_or(0.0, |(_, number)| number)),
+                    answers: None,
+                    duration: stage.ramp,
+                    ..hold.clone()
+                });
+            }
+            if !stage.hold.is_zero() {
+                phases.push(hold);
+            }
+        }
+        phases
     }
 
     /// Keeps the cells for which an expression over axes and derived values is true.

@@ -18,6 +18,7 @@ use crate::placed::PlacedNode;
 use crate::problem::Location;
 use crate::reported::Reported;
 use crate::scalar::Scalar;
+use crate::threshold::Threshold;
 use crate::toml_file::Located;
 
 /// A checked matrix file.
@@ -61,6 +62,8 @@ pub struct Sweep {
     pub hooks: Vec<Hook>,
     /// The service level that latency windows are judged by.
     pub slo: Slo,
+    /// What must hold of windows.
+    pub thresholds: Vec<ThresholdRule>,
     /// Whose CPUs are whose.
     pub host: Host,
     /// Knobs as the service itself reports them.
@@ -84,14 +87,21 @@ impl Sweep {
         &self.names
     }
 
+    /// The stages of all phases, in order: an index into them is a load's place.
+    pub(super) fn stages(&self) -> impl Iterator<Item = (&Phase, &Stage)> {
+        let of_phase = |phase| move |stage| (phase, stage);
+        self.phases
+            .iter()
+            .flat_map(move |phase: &Phase| phase.stages.iter().map(of_phase(phase)))
+    }
+
     /// Names that the loads of the phases read.
     ///
     /// The names inside the override's texts are found by the stack, which
     /// knows the syntax of its templates.
     pub fn used_names(&self) -> BTreeSet<String> {
-        self.phases
-            .iter()
-            .filter_map(|phase| phase.load.amount()?.expression())
+        self.stages()
+            .filter_map(|(_, stage)| stage.load.amount()?.expression())
             .flat_map(|load| load.slots().iter().chain(load.tier_max_slots()))
             .map(|slot| self.names[*slot].clone())
             .chain(self.names_in_hooks())
@@ -256,16 +266,47 @@ pub struct Phase {
     pub location: Location,
     /// Which question it answers; `None` for a phase that is not measured.
     pub answers: Option<Answers>,
-    /// How much load.
-    pub load: PhaseLoad,
-    /// How long.
-    pub duration: Duration,
+    /// Where the file says that its load grows until something breaks. **Units**: byte offset.
+    pub breakpoint_at: Option<usize>,
+    /// Its loads, one after the other. **Shape**: at least one; one that is held, unless the
+    /// file has `stages` or `profile`.
+    pub stages: Vec<Stage>,
 }
 
 impl Phase {
     /// Whether it is measured.
     pub fn is_window(&self) -> bool {
         self.answers.is_some()
+    }
+
+    /// Whether its loads are stages, the held ones of which are counted as steps.
+    pub fn is_ladder(&self) -> bool {
+        self.answers == Some(Answers::Ladder)
+    }
+
+    /// How long all of it takes.
+    pub fn duration(&self) -> Duration {
+        self.stages.iter().map(Stage::duration).sum()
+    }
+}
+
+/// A load that is gone to evenly, then held.
+#[derive(Debug, Clone)]
+pub struct Stage {
+    /// How much load.
+    pub load: PhaseLoad,
+    /// The share of it that is meant: 1 unless a profile says otherwise.
+    pub share: f64,
+    /// How long the load takes to get there from what it was before; zero jumps.
+    pub ramp: Duration,
+    /// How long it is held; zero goes on to the next stage at once.
+    pub hold: Duration,
+}
+
+impl Stage {
+    /// Ramp and hold together.
+    pub fn duration(&self) -> Duration {
+        self.ramp + self.hold
     }
 }
 
@@ -276,6 +317,8 @@ pub enum Answers {
     Latency,
     /// How many requests a second can be had.
     Capacity,
+    /// What changes from one load to the next.
+    Ladder,
 }
 
 impl Answers {
@@ -284,6 +327,7 @@ impl Answers {
         match self {
             Self::Latency => "latency",
             Self::Capacity => "capacity",
+            Self::Ladder => "ladder",
         }
     }
 }
@@ -296,10 +340,12 @@ pub enum PhaseLoad {
         /// How many; one connection each.
         users: Amount,
     },
-    /// Requests at an even rate, whatever the service does.
+    /// Requests at a rate of their own, whatever the service does.
     Open {
         /// How many a second.
         requests_per_second: Amount,
+        /// How they are spaced.
+        arrivals: Arrivals,
         /// Most journeys under way at once.
         max_in_flight: u32,
     },
@@ -339,6 +385,16 @@ impl PhaseLoad {
     }
 }
 
+/// How the arrivals of an open load are spaced.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Arrivals {
+    /// Evenly.
+    #[default]
+    Uniform,
+    /// At random and independently of each other.
+    Poisson,
+}
+
 /// A number, or how to compute it for a cell.
 #[derive(Debug, Clone)]
 pub struct Amount {
@@ -370,6 +426,29 @@ pub struct Slo {
     pub p99_ms: Option<f64>,
     /// Largest share of requests that fail, from 0 to 1.
     pub error_rate: Option<f64>,
+}
+
+/// What must hold of windows; one that does not hold says something of the service.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ThresholdRule {
+    /// The rule, with the operation it is about.
+    pub threshold: Threshold,
+    /// Where the operation is named.
+    pub operation: Option<Location>,
+    /// The one window it is for; `None` for all.
+    pub window: Option<String>,
+    /// Whether the load of a trial ends when it is crossed.
+    pub abort: bool,
+    /// How long after the beginning of a window it is looked at first, where it ends the load.
+    pub after: Duration,
+}
+
+impl ThresholdRule {
+    /// Whether it is asked of a phase.
+    pub fn is_for(&self, phase: &Phase) -> bool {
+        let is_its_own = |window: &String| *window == phase.name;
+        phase.is_window() && self.window.as_ref().is_none_or(is_its_own)
+    }
 }
 
 /// Whose CPUs are whose.

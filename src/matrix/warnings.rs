@@ -10,7 +10,7 @@ use itertools::Itertools;
 use super::cell::Cell;
 use super::expand::{Expansion, reaching_slots};
 use super::state::CloneWay;
-use super::sweep::{Answers, PhaseLoad, Sweep};
+use super::sweep::{Answers, PhaseLoad, Stage, Sweep};
 use crate::scalar::Scalar;
 
 /// Tiers named in one warning; more are counted.
@@ -137,7 +137,7 @@ fn questions(sweep: &Sweep) -> Vec<String> {
     sweep
         .phases
         .iter()
-        .filter_map(|phase| match (&phase.load, phase.answers?) {
+        .filter_map(|phase| match (&phase.stages.first()?.load, phase.answers?) {
             (PhaseLoad::Closed { .. }, Answers::Latency) => Some(format!(
                 "window `{}` answers latency under a closed load, whose latency is the number of users over the throughput: ask it of an open load",
                 phase.name
@@ -156,7 +156,7 @@ fn late_latency(sweep: &Sweep) -> Option<String> {
     let first_closed = sweep
         .phases
         .iter()
-        .position(|phase| matches!(phase.load, PhaseLoad::Closed { .. }))?;
+        .position(|phase| phase.stages.iter().any(is_closed))?;
     let late = sweep
         .phases
         .iter()
@@ -168,18 +168,22 @@ fn late_latency(sweep: &Sweep) -> Option<String> {
     ))
 }
 
+fn is_closed(stage: &Stage) -> bool {
+    matches!(stage.load, PhaseLoad::Closed { .. })
+}
+
 fn tied_loads(sweep: &Sweep, tiers: &[(String, Vec<&Cell>)]) -> Vec<String> {
+    let mut told = BTreeSet::new();
     sweep
-        .phases
-        .iter()
+        .stages()
         .enumerate()
-        .filter_map(|(index, phase)| {
+        .filter_map(|(index, (phase, _))| {
             let tied = tiers
                 .iter()
                 .filter(|(_, cells)| cells.iter().any(|cell| cell.loads[index].is_tied))
                 .map(|(tier, _)| tier.as_str())
                 .collect_vec();
-            (!tied.is_empty()).then(|| {
+            (!tied.is_empty() && told.insert(&phase.name)).then(|| {
                 format!(
                     "load_tied_to_knob: the load of phase `{}` differs between cells of tier {} = {}, so throughput and p99 move with the knob by themselves",
                     phase.name,
@@ -200,12 +204,13 @@ fn tied_loads(sweep: &Sweep, tiers: &[(String, Vec<&Cell>)]) -> Vec<String> {
 /// other; only those count that are whole numbers and differ inside the tier.
 fn few_users(sweep: &Sweep, tiers: &[(String, Vec<&Cell>)]) -> Vec<String> {
     let candidates = pool_candidates(sweep);
-    let windows =
-        sweep.phases.iter().enumerate().filter(|(_, phase)| {
-            phase.is_window() && matches!(phase.load, PhaseLoad::Closed { .. })
-        });
+    // A ladder begins with few users on purpose.
+    let windows = sweep
+        .stages()
+        .enumerate()
+        .filter(|(_, (phase, stage))| phase.is_window() && !phase.is_ladder() && is_closed(stage));
     windows
-        .filter_map(|(index, phase)| {
+        .filter_map(|(index, (phase, _))| {
             let mut worst: Option<Shortage<'_>> = None;
             for (_, cells) in tiers {
                 let pools = candidates

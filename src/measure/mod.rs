@@ -2,7 +2,8 @@
 //!
 //! **Invariant**: pure: no clock, no I/O, no threads. Times come in as numbers.
 //! Read `outcome`, then `recorder` (samples to figures), `latencies`
-//! (histograms and percentiles), `summary` (what is handed over), `verdict`.
+//! (histograms and percentiles), `summary` (what is handed over), `verdict`, `crossed`.
+mod crossed;
 mod figures;
 mod latencies;
 mod outcome;
@@ -10,6 +11,7 @@ mod recorder;
 mod summary;
 mod verdict;
 
+pub use crossed::{Crossed, crossed, crossed_so_far};
 pub use figures::{Counts, ErrorCounts, Figures, LatencyFigures};
 pub use latencies::{HIGHEST_NS, LOWEST_NS, Latencies, SIGNIFICANT_DIGITS, SparseCounts};
 pub use outcome::{ErrorClass, Outcome};

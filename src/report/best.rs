@@ -18,7 +18,16 @@ pub fn best_tables(best: &BestMeasured, rows: &[TrialRow], tier: &str) -> String
         if index > 0 {
             text.push('\n');
         }
-        text.push_str(&tier_table(tier_best, rows, tier));
+        let step = best.throughput_window.as_ref().and_then(|choice| {
+            let step = choice.step?;
+            Some(format!(" at step {step} of '{}'", choice.window))
+        });
+        text.push_str(&tier_table(
+            tier_best,
+            rows,
+            tier,
+            step.as_deref().unwrap_or_default(),
+        ));
     }
     if best.tiers.is_empty() {
         text.push_str("no cell was run\n");
@@ -26,14 +35,15 @@ pub fn best_tables(best: &BestMeasured, rows: &[TrialRow], tier: &str) -> String
     text.trim_end().to_owned()
 }
 
-fn tier_table(best: &TierBest, rows: &[TrialRow], tier: &str) -> String {
+/// `step` says which of a ladder the figures are from.
+fn tier_table(best: &TierBest, rows: &[TrialRow], tier: &str, step: &str) -> String {
     let level = best.tier.as_ref().map_or_else(
         || "all cells".to_owned(),
         |level| format!("{tier} = {level}"),
     );
     let n_cells = best.by_throughput.len() + best.unmeasured.len();
     let mut text = format!(
-        "{level}: best measured of {n_cells} cells, by throughput (no confidence is computed)\n"
+        "{level}: best measured of {n_cells} cells, by throughput{step} (no confidence is computed)\n"
     );
     let variables: Vec<&String> = best
         .by_throughput

@@ -3,7 +3,7 @@
 //! The live line is redrawn at most once an event; it is cut to the width it
 //! was given, so it never wraps and leaves remains behind.
 
-use super::plain::{line_of, name_of, seconds};
+use super::plain::{line_of, name_of, part_of, seconds};
 use super::table::{count, latency_ms};
 use super::{Printer, Reporter};
 use crate::event::{Event, EventKind};
@@ -54,11 +54,14 @@ impl Reporter for ConsoleReporter {
             EventKind::PhaseStarted {
                 trial,
                 phase,
+                step,
+                ramp,
                 length_s,
                 left_s,
                 ..
             } => {
-                self.phase.clone_from(phase);
+                let phase = part_of(phase, *step, *ramp);
+                self.phase.clone_from(&phase);
                 self.phase_length_s = *length_s;
                 self.live(&format!(
                     "{} {phase} · {} left",

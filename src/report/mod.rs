@@ -11,6 +11,7 @@
 
 mod best;
 mod console;
+mod crossed;
 mod doctor;
 mod exchange;
 mod images;
@@ -19,10 +20,12 @@ mod plain;
 mod plan;
 mod printer;
 mod stack;
+mod steps;
 mod table;
 
 pub use best::best_tables;
 pub use console::ConsoleReporter;
+pub use crossed::crossed_lines;
 pub use doctor::{Check, CheckState, doctor_text};
 pub use exchange::{exchange_text, exchanges_json};
 pub use images::ImageLines;
@@ -31,6 +34,7 @@ pub use plain::PlainReporter;
 pub use plan::plan_text;
 pub use printer::Printer;
 pub use stack::stack_text;
+pub use steps::ladder_tables;
 pub use table::{Align, Table, count, latency_ms, rate};
 
 use crate::event::Event;

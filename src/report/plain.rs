@@ -57,6 +57,16 @@ fn state_ready(kind: &EventKind) -> Option<String> {
     ))
 }
 
+/// What a phase, or a part of one that has several loads, is called.
+pub(super) fn part_of(phase: &str, step: Option<u32>, is_ramp: bool) -> String {
+    match (step, is_ramp) {
+        (Some(step), true) => format!("{phase}, ramp to step {step}"),
+        (Some(step), false) => format!("{phase}, step {step}"),
+        (None, true) => format!("{phase}, ramp"),
+        (None, false) => phase.to_owned(),
+    }
+}
+
 /// The line an event leaves behind; `None` where it leaves none.
 pub(super) fn line_of(kind: &EventKind) -> Option<String> {
     Some(match kind {
@@ -78,11 +88,14 @@ pub(super) fn line_of(kind: &EventKind) -> Option<String> {
         EventKind::PhaseStarted {
             trial,
             phase,
+            step,
+            ramp,
             window,
             length_s,
             ..
         } => {
             let what = if *window { "window" } else { "phase" };
+            let phase = part_of(phase, *step, *ramp);
             format!("{} {what} {phase}, {}", name_of(trial), seconds(*length_s))
         }
         EventKind::Ticked { .. } => return None,
@@ -99,10 +112,12 @@ pub(super) fn line_of(kind: &EventKind) -> Option<String> {
         EventKind::WindowMeasured {
             trial,
             window,
+            step,
             throughput_rps,
             p99_ms,
             errors,
         } => {
+            let window = part_of(window, *step, false);
             let p99 = p99_ms.map_or(String::new(), |p99| format!(", p99 {} ms", latency_ms(p99)));
             let failures = if *errors > 0 {
                 format!(", {} errors", count(*errors))

@@ -1,7 +1,7 @@
 //! `plan` as text: what would be run, in which order, for how long.
 
 use super::table::{Align, Table, rate};
-use crate::matrix::{Cell, CellLoad, ClonesCost, Order, Plan, State, Sweep};
+use crate::matrix::{Arrivals, Cell, CellLoad, CellPhase, ClonesCost, Order, Plan, State, Sweep};
 use crate::units::{format_bytes, format_duration};
 
 /// Cells shown in full; larger plans show their ends.
@@ -193,33 +193,64 @@ fn phases(plan: &Plan) -> Vec<String> {
     let Some(first) = all.first() else {
         return Vec::new();
     };
-    (0..first.len())
-        .map(|index| {
-            let amounts = all.iter().map(|phases| amount(phases[index].model));
-            let low = amounts.clone().fold(f64::INFINITY, f64::min);
-            let high = amounts.fold(f64::NEG_INFINITY, f64::max);
-            let range = if low < high {
-                format!("{} to {}", rate(low), rate(high))
+    let mut lines = Vec::new();
+    let mut ramp = None;
+    for (index, phase) in first.iter().enumerate() {
+        let amounts = all.iter().map(|phases| amount(phases[index].model));
+        let low = amounts.clone().fold(f64::INFINITY, f64::min);
+        let high = amounts.fold(f64::NEG_INFINITY, f64::max);
+        let range = if low < high {
+            format!("{} to {}", rate(low), rate(high))
+        } else {
+            rate(low)
+        };
+        let load = load_words(phase.model, &range);
+        // A ramp stands on the line of what it leads to, where that is held.
+        let is_led_to = |next: &CellPhase| {
+            !next.is_first && next.ramp_from.is_none() && next.model == phase.model
+        };
+        if phase.ramp_from.is_some() {
+            let length = format_duration(phase.duration);
+            if first.get(index + 1).is_some_and(is_led_to) {
+                ramp = Some(format!(" after a ramp of {length}"));
             } else {
-                rate(low)
-            };
-            let phase = &first[index];
-            let load = match phase.model {
-                CellLoad::Closed { .. } => format!("{} virtual users", whole(&range)),
-                CellLoad::Open { .. } => format!("{range} requests/s"),
-                CellLoad::Script { .. } => "load of the k6 script".to_owned(),
-            };
-            let what = phase.answers.map_or_else(
-                || "not measured".to_owned(),
-                |answers| format!("answers {}", answers.as_str()),
-            );
-            format!(
-                "phase         {} for {}, {load}, {what}",
-                phase.name,
-                format_duration(phase.duration)
-            )
-        })
-        .collect()
+                lines.push(format!(
+                    "phase         {}: a ramp of {length} to {load}, not measured",
+                    phase.name
+                ));
+            }
+            continue;
+        }
+        let what = phase.answers.map_or_else(
+            || "not measured".to_owned(),
+            |answers| format!("answers {}", answers.as_str()),
+        );
+        let step = phase
+            .step
+            .map_or_else(String::new, |step| format!(", step {step},"));
+        lines.push(format!(
+            "phase         {}{step} for {}{}, {load}, {what}",
+            phase.name,
+            format_duration(phase.duration),
+            ramp.take().unwrap_or_default(),
+        ));
+    }
+    lines
+}
+
+fn load_words(model: CellLoad, range: &str) -> String {
+    match model {
+        CellLoad::Closed { .. } => format!("{} virtual users", whole(range)),
+        CellLoad::Open {
+            arrivals: Arrivals::Uniform,
+            ..
+        } => format!("{range} requests/s"),
+        CellLoad::Open {
+            arrivals: Arrivals::Poisson,
+            ..
+        } => format!("{range} requests/s (Poisson arrivals)"),
+        CellLoad::Script { .. } => "load of the k6 script".to_owned(),
+    }
 }
 
 fn amount(model: CellLoad) -> f64 {

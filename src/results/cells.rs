@@ -4,6 +4,8 @@
 //! without one keeps its place, with the reason. Charts and the table of best
 //! cells both start here, so they cannot disagree.
 
+use std::collections::{BTreeMap, HashSet};
+
 use indexmap::IndexMap;
 
 use super::{TrialRow, Verdict};
@@ -210,6 +212,9 @@ fn belongs(row: &TrialRow, choice: &WindowChoice) -> bool {
 }
 
 /// The first window that answers the question, else the first that has a figure, else the first.
+///
+/// Of a ladder the highest step that every cell was measured at: its first loads are there to
+/// be small, and a step that some cell could not carry would compare only the others.
 fn choose_window(rows: &[&TrialRow], measure: Measure) -> Option<WindowChoice> {
     let wanted = match measure {
         Measure::Throughput => "capacity",
@@ -223,7 +228,9 @@ fn choose_window(rows: &[&TrialRow], measure: Measure) -> Option<WindowChoice> {
     let mut choice = WindowChoice {
         window: first.window.clone(),
         answers: first.answers.clone(),
-        step: first.step,
+        step: first
+            .step
+            .map(|step| common_step(rows, first).unwrap_or(step)),
         load_model: first.load_model.clone(),
     };
     let agree = rows
@@ -234,6 +241,21 @@ fn choose_window(rows: &[&TrialRow], measure: Measure) -> Option<WindowChoice> {
         choice.load_model = None;
     }
     Some(choice)
+}
+
+/// The highest step of a ladder with a counted row in every cell that has any.
+fn common_step(rows: &[&TrialRow], ladder: &TrialRow) -> Option<u32> {
+    let mut cells: HashSet<&str> = HashSet::new();
+    let mut measured: BTreeMap<u32, HashSet<&str>> = BTreeMap::new();
+    let is_of_ladder = |row: &&&TrialRow| row.window == ladder.window && counts(row);
+    for row in rows.iter().filter(is_of_ladder) {
+        if let Some(step) = row.step {
+            cells.insert(&row.cell_id);
+            measured.entry(step).or_default().insert(&row.cell_id);
+        }
+    }
+    let mut from_top = measured.into_iter().rev();
+    from_top.find_map(|(step, own)| (own.len() == cells.len()).then_some(step))
 }
 
 fn figure(row: &TrialRow, measure: Measure, basis: PercentileBasis) -> Option<f64> {

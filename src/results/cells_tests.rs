@@ -206,3 +206,46 @@ fn a_matrix_that_the_parity_layout_cannot_hold_is_skipped_with_the_reason() {
     assert!(why.contains("two axes beside the tier `cpus`"), "{why}");
     assert_eq!(fs_err::read_dir(folder.path()).unwrap().count(), 0);
 }
+
+#[test]
+fn of_a_ladder_the_highest_step_that_all_cells_carried_is_compared() {
+    let row = |cell: &str, step: u32, throughput_rps: Option<f64>| TrialRow {
+        trial: 1,
+        role: "cell".into(),
+        counted: true,
+        cell_id: cell.into(),
+        window: "ladder".into(),
+        answers: Some("ladder".into()),
+        step: Some(step),
+        verdict: if throughput_rps.is_some() {
+            Verdict::Valid
+        } else {
+            Verdict::Failed
+        },
+        throughput_rps,
+        ..TrialRow::default()
+    };
+    let rows = [
+        row("a", 1, Some(10.0)),
+        row("a", 2, Some(20.0)),
+        row("a", 3, Some(30.0)),
+        row("b", 1, Some(11.0)),
+        row("b", 2, Some(19.0)),
+        row("b", 3, None),
+    ];
+    let gathered = gather(&rows, Measure::Throughput, None);
+    assert_eq!(gathered.choice.as_ref().unwrap().step, Some(2));
+    let values: Vec<f64> = gathered
+        .cells
+        .iter()
+        .map(|cell| cell.repeats[0].value)
+        .collect();
+    assert_eq!(values, [20.0, 19.0]);
+    let nowhere = [row("a", 1, Some(10.0)), row("b", 1, None)];
+    let gathered = gather(&nowhere, Measure::P99, None);
+    assert_eq!(
+        gathered.choice.unwrap().step,
+        Some(1),
+        "the first, with what is missing"
+    );
+}

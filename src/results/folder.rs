@@ -250,9 +250,17 @@ impl RunFolder {
         self.results.join("logs")
     }
 
-    /// The interval log of one window.
-    pub fn histogram_log(&self, trial: u32, attempt: u32, window: &str) -> PathBuf {
-        let name = format!("{trial:04}-{attempt}-{}.hlog", file_name_part(window));
+    /// The interval log of one window, or of one step of it: `0001-1-ladder+2.hlog`.
+    pub fn histogram_log(
+        &self,
+        trial: u32,
+        attempt: u32,
+        window: &str,
+        step: Option<u32>,
+    ) -> PathBuf {
+        // No name of a window has a plus: it would be encoded.
+        let step = step.map_or_else(String::new, |step| format!("+{step}"));
+        let name = format!("{trial:04}-{attempt}-{}{step}.hlog", file_name_part(window));
         self.histograms().join(name)
     }
 
@@ -429,7 +437,7 @@ mod tests {
         assert_eq!(path, run.logs().join("0007-2-app.log"));
         assert!(!fs_err::read_to_string(path).unwrap().contains("hunter2"));
         assert_eq!(
-            run.histogram_log(12, 1, "../a b"),
+            run.histogram_log(12, 1, "../a b", None),
             run.histograms().join("0012-1-..%2Fa%20b.hlog")
         );
     }

@@ -22,6 +22,7 @@ mod parity;
 mod proofs_jsonl;
 mod reader;
 mod row;
+mod steps;
 mod trials_csv;
 
 pub use best::{BestMeasured, RankedCell, TierBest, UnmeasuredCell, best_measured};
@@ -39,4 +40,5 @@ pub use parity::{Parity, write_parity};
 pub use proofs_jsonl::ProofsJsonl;
 pub use reader::{ReadError, TrialsRead, parse_trials, read_trials};
 pub use row::{SCHEMA_VERSION, TrialRow, Verdict};
+pub use steps::{Ladder, LadderStep, ladders};
 pub use trials_csv::{TrialColumns, TrialsCsv};

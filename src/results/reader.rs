@@ -344,6 +344,7 @@ fn foreign_row(index: usize) -> TrialRow {
         clone_s: None,
         clone_method: None,
         detail: None,
+        thresholds_crossed: None,
     }
 }
 

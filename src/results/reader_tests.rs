@@ -217,7 +217,7 @@ fn a_row_with_more_than_the_file_has_is_refused_and_nothing_is_written() {
 
 #[test]
 fn the_header_is_the_contract() {
-    insta::assert_snapshot!(columns().header().join(","), @"schema_version,run_id,trial,attempt,role,counted,block,cell_id,axis_cpus,axis_gc,var_web_threads,window,answers,step,load_model,latency_from,users,planned_rate_rps,achieved_rate_rps,verdict,reason,flags,slo_met,started_at,warmup_s,steady,window_s,arrivals,journeys,due,requests,successes,refused,errors,abandoned,unsent,throughput_rps,mean_ms,p50_ms,p90_ms,p95_ms,p99_ms,p999_ms,max_ms,p99_due_ms,service_p99_ms,journey_p99_ms,send_lag_p99_ms,subject_cpu_cores,subject_cpu_limit_cores,throttled_ratio,cpu_ms_per_request,subject_memory_peak_bytes,restarts,oom_killed,svc_app_cpu_cores,svc_db_cpu_cores,generator_cpu_cores,host_busy_cores,proof,target_path,dead_time_s,replicas,replica_imbalance,state,state_fingerprint,clone_s,clone_method,detail");
+    insta::assert_snapshot!(columns().header().join(","), @"schema_version,run_id,trial,attempt,role,counted,block,cell_id,axis_cpus,axis_gc,var_web_threads,window,answers,step,load_model,latency_from,users,planned_rate_rps,achieved_rate_rps,verdict,reason,flags,slo_met,started_at,warmup_s,steady,window_s,arrivals,journeys,due,requests,successes,refused,errors,abandoned,unsent,throughput_rps,mean_ms,p50_ms,p90_ms,p95_ms,p99_ms,p999_ms,max_ms,p99_due_ms,service_p99_ms,journey_p99_ms,send_lag_p99_ms,subject_cpu_cores,subject_cpu_limit_cores,throttled_ratio,cpu_ms_per_request,subject_memory_peak_bytes,restarts,oom_killed,svc_app_cpu_cores,svc_db_cpu_cores,generator_cpu_cores,host_busy_cores,proof,target_path,dead_time_s,replicas,replica_imbalance,state,state_fingerprint,clone_s,clone_method,detail,thresholds_crossed");
 }
 
 #[test]

@@ -177,4 +177,6 @@ pub struct TrialRow {
     pub clone_method: Option<String>,
     /// The reason in words, secrets taken out.
     pub detail: Option<String>,
+    /// Thresholds that its figures cross, with the figures.
+    pub thresholds_crossed: Option<String>,
 }

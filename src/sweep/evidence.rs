@@ -21,6 +21,7 @@ impl<E: Engine> Trial<'_, '_, E> {
             "attempt": self.name.attempt,
             "cell_id": self.job.cell_id,
             "window": window.map(|phase| &self.job.phases[phase].plan.name),
+            "step": window.and_then(|phase| self.job.phases[phase].step),
             "edge": edge,
             "at": self.shared.clock.now_text(),
         });

@@ -14,6 +14,7 @@ use crate::engine::LaunchTarget;
 use crate::load::{LoadModel, PhasePlan, Workload};
 use crate::scalar::Scalar;
 use crate::stack::Stack;
+use crate::threshold::Threshold;
 
 /// A whole sweep.
 #[derive(Debug)]
@@ -78,8 +79,12 @@ pub struct Job {
 pub struct JobPhase {
     /// What the generator is told.
     pub plan: PhasePlan,
-    /// `latency` or `capacity`, for a window.
+    /// `latency`, `capacity` or `ladder`, for a window.
     pub answers: Option<&'static str>,
+    /// Step of a ladder, from 1; a ramp has that of the step it leads to.
+    pub step: Option<u32>,
+    /// What must hold of it.
+    pub thresholds: Vec<Threshold>,
     /// Whether its load differs between the cells of a tier.
     pub load_tied_to_knob: bool,
     /// Commands that are run before it begins, in order.

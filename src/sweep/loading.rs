@@ -26,8 +26,9 @@ use crate::engine::{
 };
 use crate::event::EventKind;
 use crate::load::{LoadError, LoadModel, LoadPlan, LoadSignal, RunningLoad, Target};
-use crate::measure::{Judgement, Pacing, WindowSummary, judge};
+use crate::measure::{Crossed, Judgement, Pacing, WindowSummary, judge};
 use crate::problem::chain;
+use crate::units::format_duration;
 
 /// Beyond its nominal length and its drains, a load that goes on this long hangs.
 const LOAD_SLACK: Duration = Duration::from_secs(30);
@@ -39,6 +40,9 @@ const EFFECTS_OF_EXITS: [&str; 3] = ["engine_error", "hook_failed", "knob_not_ap
 /// How often the kernel's CPU files are read while a window is open: a change that lasts
 /// less than that can still slip through, one that decides a window's figures cannot.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
+
+/// The code of a load that a threshold ended, and the flag of a window that crosses one.
+pub(super) const THRESHOLD_CROSSED: &str = "threshold_crossed";
 
 /// How the load of a trial ended.
 pub(super) struct Loaded {
@@ -308,6 +312,8 @@ impl<E: Engine> Trial<'_, '_, E> {
                 (self.emit)(EventKind::PhaseStarted {
                     trial: self.name.clone(),
                     phase: plan.name.clone(),
+                    step: self.job.phases[phase].step,
+                    ramp: plan.ramp_from.is_some(),
                     window: plan.window,
                     length_s: plan.duration.as_secs_f64(),
                     left_s,
@@ -361,6 +367,17 @@ impl<E: Engine> Trial<'_, '_, E> {
                 self.script = Some(*report);
                 reason.map(Signal::Broke)
             }
+            LoadSignal::Aborted {
+                phase,
+                after,
+                crossed,
+                is_whole,
+            } => {
+                self.aborted_in = Some(phase);
+                let when = (!is_whole).then_some(after);
+                let words = abort_words(&self.job.phases[phase], when, &crossed);
+                Some(Signal::Broke(Reason::new(THRESHOLD_CROSSED, words)))
+            }
         }
     }
 
@@ -376,6 +393,7 @@ impl<E: Engine> Trial<'_, '_, E> {
             (self.emit)(EventKind::WindowMeasured {
                 trial: self.name.clone(),
                 window: self.job.phases[phase].plan.name.clone(),
+                step: self.job.phases[phase].step,
                 throughput_rps: summary.total.throughput_rps,
                 p99_ms: summary.total.latency_ms.p99,
                 errors: summary.total.counts.errors.total(),
@@ -420,6 +438,22 @@ pub(super) fn pacing_of(phase: &JobPhase) -> Pacing {
         LoadModel::Closed { .. } | LoadModel::Script { is_open: false } => Pacing::Closed,
         LoadModel::Open { .. } | LoadModel::Script { is_open: true } => Pacing::Open,
     }
+}
+
+/// Why a load ended before its last phase; `after` is how far into the phase, unless at its end.
+fn abort_words(phase: &JobPhase, after: Option<Duration>, crossed: &Crossed) -> String {
+    let when = after.map_or_else(
+        || "at the end".to_owned(),
+        |after| format!("after {}", format_duration(after)),
+    );
+    let step = phase
+        .step
+        .map_or_else(String::new, |step| format!(", step {step}"));
+    format!(
+        "{when} of `{}`{step}, a threshold that ends the load was crossed: {}",
+        phase.plan.name,
+        crossed.words()
+    )
 }
 
 fn exit_reason(exit: Result<Exit, String>) -> Reason {

@@ -19,6 +19,8 @@ pub(super) struct TrialOutcome {
     pub(super) windows: Vec<WindowOutcome>,
     /// How its k6 script ended, where one made its load and came to its end.
     pub(super) script: Option<ScriptReport>,
+    /// The phase in which a threshold ended the load, where one did.
+    pub(super) aborted_in: Option<usize>,
     /// Lines of proofs.jsonl, in the order they were read.
     pub(super) proofs: Vec<Value>,
     /// RFC 3339 in UTC.

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use indexmap::IndexMap;
 
-use super::loading::pacing_of;
+use super::loading::{THRESHOLD_CROSSED, pacing_of};
 use super::outcome::{TrialOutcome, WindowOutcome};
 use super::script::annotate;
 use super::{Ending, Job, JobPhase, Reason, Settings, SweepPlan};
 use crate::cpus::CpuSet;
 use crate::engine::{ServiceUse, cpu_limit};
 use crate::load::LoadModel;
-use crate::measure::{Figures, Judgement, judge};
+use crate::measure::{Crossed, Figures, Judgement, crossed, judge};
 use crate::results::{SCHEMA_VERSION, TrialRow, Verdict};
 use crate::stack::Service;
 
@@ -53,11 +53,17 @@ pub(super) fn rows_of(plan: &SweepPlan, job: &Job, outcome: &TrialOutcome) -> Ve
                     row.flags.push("knob_not_asked".to_owned());
                 }
             } else {
+                // What comes after a load that was ended on purpose was not tried.
+                let is_after = outcome.aborted_in.is_some_and(|aborted| index > aborted);
                 let reason = match &outcome.ending {
                     Ending::Failed(reason) => reason.clone(),
                     Ending::Measured => Reason::new("load_failed", "the window was never held"),
                 };
-                row.verdict = Verdict::Failed;
+                row.verdict = if is_after {
+                    Verdict::Skipped
+                } else {
+                    Verdict::Failed
+                };
                 row.reason = Some(reason.code.to_owned());
                 row.detail = Some(reason.words);
             }
@@ -128,6 +134,7 @@ fn base_row(run_id: &str, job: &Job, phase: &JobPhase) -> TrialRow {
         variables: job.derived.clone(),
         window: phase.plan.name.clone(),
         answers: phase.answers.map(str::to_owned),
+        step: phase.step,
         load_model: Some(phase.load_model().to_owned()),
         latency_from: Some(if is_open { "due" } else { "send" }.to_owned()),
         users,
@@ -183,6 +190,14 @@ fn fill(row: &mut TrialRow, window: &WindowOutcome, phase: &JobPhase, plan: &Swe
         });
         let words: Vec<String> = row.detail.take().into_iter().chain(words).collect();
         row.detail = Some(words.join("; "));
+    }
+    if verdict.judgement != Judgement::Failed {
+        let crossed = crossed(&window.summary, &phase.thresholds);
+        if !crossed.is_empty() {
+            row.flags.push(THRESHOLD_CROSSED.to_owned());
+            let words: Vec<String> = crossed.iter().map(Crossed::words).collect();
+            row.thresholds_crossed = Some(words.join("; "));
+        }
     }
     fill_figures(row, window);
     fill_host(row, window, &plan.subject);
@@ -252,11 +267,11 @@ fn fill_host(row: &mut TrialRow, window: &WindowOutcome, subject: &str) {
     row.proof = Some(window.proof.to_owned());
 }
 
-/// The service level is asked of latency windows alone; a saturating loop would
-/// fail any level by design.
+/// The service level is asked of latency windows and of a ladder's steps; a saturating
+/// loop would fail any level by design.
 fn slo_met(settings: &Settings, phase: &JobPhase, figures: &Figures) -> Option<bool> {
     let slo = settings.slo?;
-    if phase.answers != Some("latency") {
+    if !matches!(phase.answers, Some("latency" | "ladder")) {
         return None;
     }
     let p99_is_met = slo

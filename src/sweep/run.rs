@@ -257,13 +257,15 @@ impl<E: Engine> Sweep<'_, E> {
         }
         self.is_unclean = outcome.unclean.is_some();
         self.summary.count(verdict);
-        self.failures_in_a_row = if verdict == Verdict::Failed {
+        // A load that was ended on purpose is a result.
+        let is_failed = verdict == Verdict::Failed && outcome.aborted_in.is_none();
+        self.failures_in_a_row = if is_failed {
             self.failures_in_a_row + 1
         } else {
             0
         };
         let still_runs = outcome.still_runs.as_deref();
-        self.rest = why_stop(self.shared, self.failures_in_a_row, verdict, still_runs).await;
+        self.rest = why_stop(self.shared, self.failures_in_a_row, is_failed, still_runs).await;
         if let Some(reason) = &self.rest {
             self.summary.ends_early(reason);
         }
@@ -355,14 +357,14 @@ fn ended(plan: &SweepPlan, sinks: &Sinks, summary: &SweepSummary, took: Duration
 async fn why_stop<E: Engine>(
     shared: &Shared<'_, E>,
     failures_in_a_row: u32,
-    verdict: Verdict,
+    is_failed: bool,
     still_runs: Option<&str>,
 ) -> Option<Reason> {
     let settings = &shared.plan.settings;
     if shared.is_interrupted() {
         return Some(Reason::new("interrupted", "the sweep was interrupted"));
     }
-    if (verdict == Verdict::Failed || still_runs.is_some())
+    if (is_failed || still_runs.is_some())
         && let Err(words) = engine_answers(shared).await
     {
         return Some(Reason::new("engine_lost", words));
@@ -372,7 +374,7 @@ async fn why_stop<E: Engine>(
         let words = format!("a trial's containers could not be removed: {left}");
         return Some(Reason::new("not_removed", words));
     }
-    if settings.fail_fast && verdict == Verdict::Failed {
+    if settings.fail_fast && is_failed {
         return Some(Reason::new(
             "fail_fast",
             "a trial failed and --fail-fast was given",
@@ -406,17 +408,19 @@ async fn engine_answers<E: Engine>(shared: &Shared<'_, E>) -> Result<(), String>
     }
 }
 
-/// The gravest verdict of a trial's windows.
+/// The gravest verdict of a trial's windows; one that was not tried says nothing of the others.
 fn worst(rows: &[TrialRow]) -> Verdict {
     let grave = |verdict: &Verdict| match verdict {
-        Verdict::Valid => 0,
+        Verdict::Skipped | Verdict::Valid => 0,
         Verdict::Suspect => 1,
-        Verdict::Skipped => 2,
-        Verdict::Failed => 3,
+        Verdict::Failed => 2,
     };
+    let is_tried = |verdict: &Verdict| *verdict != Verdict::Skipped;
     rows.iter()
         .map(|row| row.verdict)
+        .filter(is_tried)
         .max_by_key(grave)
+        .or_else(|| rows.first().map(|row| row.verdict))
         .unwrap_or(Verdict::Failed)
 }
 
@@ -451,8 +455,9 @@ fn keep_trial(
 ) -> Result<(), SweepError> {
     let failed = |source| failure(job, source);
     for window in &outcome.windows {
-        let name = &job.phases[window.phase].plan.name;
-        let path = sinks.folder.histogram_log(job.trial, 1, name);
+        let phase = &job.phases[window.phase];
+        let name = &phase.plan.name;
+        let path = sinks.folder.histogram_log(job.trial, 1, name, phase.step);
         write_histogram_log(
             &path,
             &window.summary.intervals,
@@ -468,7 +473,7 @@ fn keep_trial(
             attempt: 1,
             cell_id: job.cell_id.clone(),
             window: name.clone(),
-            step: None,
+            step: phase.step,
         };
         sinks
             .operations

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::loading::THRESHOLD_CROSSED;
 use super::target::{addresses_of, base_path_of, host_of};
 use super::{Job, Reason, SweepPlan};
 use crate::engine::Launched;
@@ -86,13 +87,13 @@ pub(super) fn annotate(
     }
     let is_measured = row.verdict != Verdict::Failed;
     let mut flag = |is_so: bool, flag: &str| {
-        if is_so && is_measured {
+        if is_so && is_measured && !row.flags.iter().any(|known| known == flag) {
             row.flags.push(flag.to_owned());
         }
     };
     flag(threw > 0 || report.ended_badly.is_some(), "script_errors");
     flag(report.interrupted > 0, "iterations_interrupted");
-    flag(report.crossed.is_some(), "thresholds_crossed");
+    flag(report.crossed.is_some(), THRESHOLD_CROSSED);
     flag(!report.unjudged.is_empty(), "thresholds_unjudged");
     if let Some(ending) = &report.ended_badly {
         words.push(format!("k6 ended with {ending}"));
@@ -103,8 +104,13 @@ pub(super) fn annotate(
             "{n} iterations of the whole run were cut off in the middle, and their last requests are not counted"
         ));
     }
-    if let Some(metrics) = &report.crossed {
-        words.push(format!("thresholds crossed, over the whole run: {metrics}"));
+    if let Some(metrics) = &report.crossed
+        && is_measured
+    {
+        let theirs = format!("of the script, over its whole run: {metrics}");
+        let ours = row.thresholds_crossed.take();
+        let all: Vec<String> = ours.into_iter().chain([theirs]).collect();
+        row.thresholds_crossed = Some(all.join("; "));
     }
     if !report.unjudged.is_empty() {
         let metrics = report.unjudged.join(", ");
@@ -184,10 +190,14 @@ mod tests {
         let flags = [
             "script_errors",
             "iterations_interrupted",
-            "thresholds_crossed",
+            THRESHOLD_CROSSED,
             "thresholds_unjudged",
         ];
         assert_eq!(row.flags, flags);
-        insta::assert_snapshot!(row.detail.unwrap(), @"k6 ended with exit code 108; 3 iterations of the whole run were cut off in the middle, and their last requests are not counted; thresholds crossed, over the whole run: http_req_duration; thresholds that nothing was measured for: http_reqs{name:x}");
+        assert_eq!(
+            row.thresholds_crossed.as_deref(),
+            Some("of the script, over its whole run: http_req_duration")
+        );
+        insta::assert_snapshot!(row.detail.unwrap(), @"k6 ended with exit code 108; 3 iterations of the whole run were cut off in the middle, and their last requests are not counted; thresholds that nothing was measured for: http_reqs{name:x}");
     }
 }

@@ -85,6 +85,8 @@ pub(super) struct Trial<'s, 't, E: Engine> {
     /// Lines of proofs.jsonl.
     pub(super) proofs: Vec<Value>,
     pub(super) left_edge: Option<Edge>,
+    /// The phase in which a threshold ended the load.
+    pub(super) aborted_in: Option<usize>,
     pub(super) closed: Option<Closed>,
     /// How its k6 script ended, where one made its load.
     pub(super) script: Option<ScriptReport>,
@@ -124,6 +126,7 @@ impl<'s, 't, E: Engine> Trial<'s, 't, E> {
             windows: Vec::new(),
             proofs: Vec::new(),
             left_edge: None,
+            aborted_in: None,
             closed: None,
             script: None,
             hook_logs: Vec::new(),
@@ -185,6 +188,7 @@ impl<'s, 't, E: Engine> Trial<'s, 't, E> {
             ending: parted.ending,
             windows: std::mem::take(&mut self.windows),
             script: self.script.take(),
+            aborted_in: self.aborted_in,
             proofs: std::mem::take(&mut self.proofs),
             started_at,
             target_path: launched

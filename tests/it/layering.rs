@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Modules that anyone may use and that use nothing but each other.
-const LEAVES: [&str; 8] = [
+const LEAVES: [&str; 9] = [
     "cpus",
     "placed",
     "problem",
     "reported",
     "scalar",
     "secret",
+    "threshold",
     "toml_file",
     "units",
 ];

@@ -16,6 +16,7 @@ mod inputs;
 #[cfg(feature = "k6-tests")]
 mod k6;
 mod layering;
+mod load;
 mod readme;
 mod sample;
 mod stack;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 use super::host::value_text;
-use crate::matrix::sweep::{K6Load, PhaseLoad};
+use crate::matrix::sweep::{K6Load, PhaseLoad, Stage};
 use crate::matrix::value_text::ValueText;
 use crate::toml_file::{Entry, Located, Notes, Table, describe};
 
@@ -137,13 +137,9 @@ fn env(entry: &Entry<'_>, names: &[String], notes: &mut Notes<'_>) -> Vec<(Strin
 }
 
 /// What a phase cuts out of the script, and its length where it says so.
-pub(super) fn cut(
-    table: &mut Table<'_>,
-    is_window: bool,
-    notes: &mut Notes<'_>,
-) -> Option<(PhaseLoad, Duration)> {
+pub(super) fn cut(table: &mut Table<'_>, is_window: bool, notes: &mut Notes<'_>) -> Option<Stage> {
     let name = table.name().to_owned();
-    for key in ["open", "closed"] {
+    for key in ["open", "closed", "stages", "profile", "ramp", "hold"] {
         if let Some(entry) = table.get(key) {
             notes.hint(
                 entry.key_at,
@@ -178,7 +174,13 @@ pub(super) fn cut(
             duration,
             is_open: false,
         };
-        (load, duration.unwrap_or_default())
+        Stage {
+            load,
+            share: 1.0,
+            ramp: Duration::ZERO,
+            // Where it is not said, k6 says it before anything is planned.
+            hold: duration.unwrap_or_default(),
+        }
     })
 }
 

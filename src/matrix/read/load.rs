@@ -9,11 +9,12 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 use super::knobs::parse;
+use super::stages::{EXAMPLE, breakpoint_at, is_staged, stages};
 use super::{k6, section};
 use crate::matrix::amount;
 use crate::matrix::expression::Known;
 use crate::matrix::sweep::{
-    Amount, AmountKind, Answers, Load, LoadSource, Phase, PhaseLoad, Ready, TargetUrl,
+    Amount, AmountKind, Answers, Arrivals, Load, LoadSource, Phase, PhaseLoad, Ready, TargetUrl,
 };
 use crate::toml_file::{Entry, Located, Notes, Table, describe, number_of};
 
@@ -230,21 +231,23 @@ pub(super) fn phases(
         let name = phase_name(&mut table, &mut taken, notes);
         let measured = answers(&mut table, notes);
         has_window |= measured.is_window;
-        let load = if is_k6 {
-            k6::cut(&mut table, measured.is_window, notes)
+        for key in LATER {
+            table.not_yet(key, notes);
+        }
+        let breakpoint_at = breakpoint_at(&mut table);
+        let stages = if is_k6 {
+            k6::cut(&mut table, measured.is_window, notes).map(|stage| vec![stage])
         } else {
-            let load = phase_load(&mut table, names, notes);
-            let duration = duration(&mut table, notes);
-            load.zip(duration)
+            stages(&mut table, measured.is_window, names, notes)
         };
         table.finish(notes);
-        if let (Some(name), Some((load, duration))) = (name, load) {
+        if let (Some(name), Some(stages)) = (name, stages) {
             phases.push(Phase {
                 name,
                 location: notes.at(at),
                 answers: measured.answers,
-                load,
-                duration,
+                breakpoint_at,
+                stages,
             });
         }
     }
@@ -298,14 +301,40 @@ fn answers(table: &mut Table<'_>, notes: &mut Notes<'_>) -> Measured {
     let words = [
         ("latency", Answers::Latency),
         ("capacity", Answers::Capacity),
+        ("ladder", Answers::Ladder),
     ];
-    let answers = entry.and_then(|entry| table.word(&entry, &words, &["ladder"], notes));
+    let answers = entry.and_then(|entry| table.word(&entry, &words, &[], notes));
+    let is_staged = is_staged(table);
     match (is_window, entry, window) {
         (true, None, Some(window)) if !table.is_broken(notes) => notes.hint(
             window.key_at,
             format!("{} is a window and has no `answers`", table.name()),
-            "write answers = \"latency\" (open load) or answers = \"capacity\" (closed load)",
+            if is_staged {
+                "write answers = \"ladder\": every load that is held makes a row"
+            } else {
+                "write answers = \"latency\" (open load) or answers = \"capacity\" (closed load)"
+            },
         ),
+        (true, Some(entry), _)
+            if answers.is_some_and(|answers| is_staged != (answers == Answers::Ladder)) =>
+        {
+            if is_staged {
+                notes.hint(
+                    entry.at(),
+                    format!(
+                        "{} has several loads and answers one question",
+                        table.name()
+                    ),
+                    "write answers = \"ladder\": every load that is held makes a row",
+                );
+            } else if !table.is_broken(notes) {
+                notes.hint(
+                    entry.at(),
+                    format!("{} answers \"ladder\" and has no steps", table.name()),
+                    format!("add a line such as: {EXAMPLE}"),
+                );
+            }
+        }
         (false, Some(entry), _) if !table.is_broken(notes) => notes.hint(
             entry.key_at,
             format!("{} has `answers` and is no window", table.name()),
@@ -319,13 +348,10 @@ fn answers(table: &mut Table<'_>, notes: &mut Notes<'_>) -> Measured {
     }
 }
 
-/// Keys of phases whose length is found while they run, or that stand for several.
-const LATER: [&str; 4] = ["min", "max", "stages", "profile"];
+/// Keys of phases whose length is found while they run.
+const LATER: [&str; 2] = ["min", "max"];
 
-fn duration(table: &mut Table<'_>, notes: &mut Notes<'_>) -> Option<Duration> {
-    for key in LATER {
-        table.not_yet(key, notes);
-    }
+pub(super) fn duration(table: &mut Table<'_>, notes: &mut Notes<'_>) -> Option<Duration> {
     let entry = if table.has_later(&LATER) {
         table.get("duration")
     } else {
@@ -334,13 +360,19 @@ fn duration(table: &mut Table<'_>, notes: &mut Notes<'_>) -> Option<Duration> {
     entry.and_then(|entry| table.some_time(&entry, notes))
 }
 
-fn phase_load(table: &mut Table<'_>, names: &[String], notes: &mut Notes<'_>) -> Option<PhaseLoad> {
+/// The loads of a phase or a stage: one, or with `may_be_list` one for each of a list.
+pub(super) fn loads(
+    table: &mut Table<'_>,
+    may_be_list: bool,
+    names: &[String],
+    notes: &mut Notes<'_>,
+) -> Option<Vec<PhaseLoad>> {
     let (open, closed) = (table.get("open"), table.get("closed"));
-    let is_later = table.has_later(&["stages", "profile"]);
     let name = table.name().to_owned();
+    let known = Loads { names, may_be_list };
     match (open, closed) {
-        (Some(open), None) => open_load(&open, &format!("`open` of {name}"), names, notes),
-        (None, Some(closed)) => closed_load(&closed, &format!("`closed` of {name}"), names, notes),
+        (Some(open), None) => open_loads(&open, &format!("`open` of {name}"), known, notes),
+        (None, Some(closed)) => closed_loads(&closed, &format!("`closed` of {name}"), known, notes),
         (Some(_), Some(closed)) => {
             notes.add(
                 closed.key_at,
@@ -348,7 +380,7 @@ fn phase_load(table: &mut Table<'_>, names: &[String], notes: &mut Notes<'_>) ->
             );
             None
         }
-        (None, None) if is_later || table.is_broken(notes) => None,
+        (None, None) if table.is_broken(notes) => None,
         (None, None) => {
             notes.hint(
                 table.at(),
@@ -360,38 +392,46 @@ fn phase_load(table: &mut Table<'_>, names: &[String], notes: &mut Notes<'_>) ->
     }
 }
 
-fn closed_load(
+/// What loads may be written with.
+#[derive(Clone, Copy)]
+struct Loads<'n> {
+    names: &'n [String],
+    may_be_list: bool,
+}
+
+fn closed_loads(
     entry: &Entry<'_>,
     name: &str,
-    names: &[String],
+    known: Loads<'_>,
     notes: &mut Notes<'_>,
-) -> Option<PhaseLoad> {
+) -> Option<Vec<PhaseLoad>> {
     let mut table = Table::of(entry, name, notes)?;
     let users = table.need("users", "closed = { users = 16 }");
     table.finish(notes);
-    let users = amount(
-        &users?,
-        name,
-        names,
-        |number| amount::users(number).err(),
-        notes,
-    )?;
-    Some(PhaseLoad::Closed { users })
+    let wrong = |number| amount::users(number).err();
+    let users = amounts(&users?, name, known, wrong, notes)?;
+    let load = |users| PhaseLoad::Closed { users };
+    Some(users.into_iter().map(load).collect())
 }
 
-fn open_load(
+fn open_loads(
     entry: &Entry<'_>,
     name: &str,
-    names: &[String],
+    known: Loads<'_>,
     notes: &mut Notes<'_>,
-) -> Option<PhaseLoad> {
+) -> Option<Vec<PhaseLoad>> {
     let mut table = Table::of(entry, name, notes)?;
     let rate = table.need(
         "requests_per_second",
         "open = { requests_per_second = 100 }",
     );
+    let mut arrivals = Arrivals::default();
     if let Some(entry) = table.get("arrivals") {
-        let _ = table.word(&entry, &[("uniform", ())], &["poisson"], notes);
+        let words = [
+            ("uniform", Arrivals::Uniform),
+            ("poisson", Arrivals::Poisson),
+        ];
+        arrivals = table.word(&entry, &words, &[], notes).unwrap_or(arrivals);
     }
     let max_in_flight = table
         .get("max_in_flight")
@@ -399,17 +439,52 @@ fn open_load(
             table.whole(&entry, 1..MOST_IN_FLIGHT + 1, notes)
         });
     table.finish(notes);
-    let rate = amount(
-        &rate?,
-        name,
-        names,
-        |number| amount::rate_rps(number).err(),
-        notes,
-    )?;
-    Some(PhaseLoad::Open {
-        requests_per_second: rate,
-        max_in_flight: u32::try_from(max_in_flight?).expect("the range is small"),
-    })
+    let wrong = |number| amount::rate_rps(number, arrivals).err();
+    let rates = amounts(&rate?, name, known, wrong, notes)?;
+    let max_in_flight = u32::try_from(max_in_flight?).expect("the range is small");
+    let load = |requests_per_second| PhaseLoad::Open {
+        requests_per_second,
+        arrivals,
+        max_in_flight,
+    };
+    Some(rates.into_iter().map(load).collect())
+}
+
+/// An amount, or where it is allowed those of a list.
+fn amounts(
+    entry: &Entry<'_>,
+    name: &str,
+    known: Loads<'_>,
+    wrong: impl Fn(f64) -> Option<String>,
+    notes: &mut Notes<'_>,
+) -> Option<Vec<Amount>> {
+    let names = known.names;
+    let DeValue::Array(items) = entry.value.get_ref() else {
+        return Some(vec![amount(entry, name, names, wrong, notes)?]);
+    };
+    if !known.may_be_list {
+        notes.hint(
+            entry.at(),
+            format!(
+                "`{}` in {name} must be a number or an expression in quotes, not a list",
+                entry.key
+            ),
+            format!("several loads are steps: {EXAMPLE}"),
+        );
+        return None;
+    }
+    if items.is_empty() {
+        notes.add(
+            entry.at(),
+            format!("`{}` in {name} is an empty list", entry.key),
+        );
+    }
+    let amounts: Vec<Option<Amount>> = items
+        .iter()
+        .map(|value| amount(&Entry { value, ..*entry }, name, names, &wrong, notes))
+        .collect();
+    let amounts: Option<Vec<Amount>> = amounts.into_iter().collect();
+    amounts.filter(|amounts| !amounts.is_empty())
 }
 
 /// A number or an expression; `wrong` says what is wrong with a number.

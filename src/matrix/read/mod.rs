@@ -13,9 +13,11 @@ mod host;
 mod k6;
 mod knobs;
 mod load;
+mod stages;
 mod state;
 #[cfg(test)]
 mod tests;
+mod thresholds;
 mod trials;
 
 pub(super) use load::target_url;
@@ -76,6 +78,7 @@ fn sweep(path: &Path, mut file: Table<'_>, notes: &mut Notes<'_>) -> Option<Swee
     let phases = load::phases(&mut file, &names, is_k6, notes);
     let hooks = state::hooks(&mut file, &phases, &names, notes);
     let slo = trials::slo(&mut file, notes);
+    let thresholds = thresholds::thresholds(&mut file, &phases, notes);
     let host = host::host(&mut file, notes);
     let proves = host::proves(&mut file, &names, notes);
     let report = trials::report(&mut file, notes);
@@ -106,6 +109,7 @@ fn sweep(path: &Path, mut file: Table<'_>, notes: &mut Notes<'_>) -> Option<Swee
         phases,
         hooks,
         slo,
+        thresholds,
         host,
         proves,
         report,

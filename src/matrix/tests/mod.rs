@@ -130,6 +130,7 @@ fn loads_of_the_reference_matrix_follow_the_tier_alone() {
             phases[1].model,
             CellLoad::Open {
                 requests_per_second: 400.0 * *cpus as f64,
+                arrivals: Arrivals::Uniform,
                 max_in_flight: 1000
             }
         );
@@ -139,7 +140,10 @@ fn loads_of_the_reference_matrix_follow_the_tier_alone() {
                 users: u32::try_from(2 * 3 * cpus).unwrap()
             }
         );
-        assert_eq!((phases[0].window, phases[2].window), (false, true));
+        assert_eq!(
+            (phases[0].is_window(), phases[2].is_window()),
+            (false, true)
+        );
     }
 }
 

@@ -211,3 +211,71 @@ fn the_same_text_gives_the_same_plan() {
     };
     assert_eq!(json(), json());
 }
+
+#[test]
+fn stages_become_ramps_and_steps_with_the_load_before_them() {
+    let more = "[[phase]]\nname = 'ladder'\nwindow = true\nanswers = 'ladder'\n\
+        stages = [{ closed = { users = [10, '20 * cpus'] }, ramp = '5s', hold = '1m' }, { closed = { users = 1 }, ramp = '2s' }]\n\
+        [[phase]]\nname = 'crowd'\nwindow = true\nanswers = 'ladder'\nprofile = 'spike'\n\
+        open = { requests_per_second = 30 }\n";
+    let plan = planned("cpus = [1, 2]", more, &["cpus"]);
+    let told = |cell: usize| -> Vec<String> {
+        plan.phases(&plan.cells[cell])
+            .iter()
+            .filter(|phase| phase.name == "ladder" || phase.name == "crowd")
+            .map(|phase| {
+                let load = match phase.model {
+                    CellLoad::Closed { users } => f64::from(users),
+                    CellLoad::Open {
+                        requests_per_second,
+                        ..
+                    } => requests_per_second,
+                    CellLoad::Script { .. } => panic!("there is no script"),
+                };
+                format!(
+                    "{} {:?} {:?} {load} {}s {}{}",
+                    phase.name,
+                    phase.step,
+                    phase.ramp_from,
+                    phase.duration.as_secs(),
+                    if phase.is_window() { "window" } else { "-" },
+                    if phase.is_first { " first" } else { "" },
+                )
+            })
+            .collect()
+    };
+    insta::assert_snapshot!(told(1).join("\n"), @"
+    ladder Some(1) Some(0.0) 10 5s - first
+    ladder Some(1) None 10 60s window
+    ladder Some(2) Some(10.0) 40 5s -
+    ladder Some(2) None 40 60s window
+    ladder None Some(40.0) 1 2s -
+    crowd Some(1) Some(0.0) 30 30s - first
+    crowd Some(1) None 30 120s window
+    crowd Some(2) Some(30.0) 150 5s -
+    crowd Some(2) None 150 60s window
+    crowd Some(3) Some(150.0) 30 5s -
+    crowd Some(3) None 30 120s window
+    ");
+    assert_ne!(
+        told(0),
+        told(1),
+        "a step's load may differ from cell to cell"
+    );
+    let tied = |cell: usize| {
+        let of_cell = plan.phases(&plan.cells[cell]);
+        of_cell
+            .iter()
+            .filter(|phase| phase.load_tied_to_knob)
+            .count()
+    };
+    assert_eq!(
+        (tied(0), tied(1)),
+        (0, 0),
+        "cells of different tiers are not compared"
+    );
+    // 10 + 120 + 2, then 30 + 120 + 5 + 60 + 5 + 120 s, and what every trial takes.
+    let load = Duration::from_secs(132 + 340);
+    assert!(plan.estimate.duration > load * 2 * 3);
+    assert!(plan.estimate.duration < load * 2 * 3 + Duration::from_mins(3));
+}

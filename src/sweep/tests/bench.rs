@@ -70,11 +70,15 @@ pub(super) fn phase(name: &str, window: bool) -> JobPhase {
         plan: PhasePlan {
             name: name.to_owned(),
             window,
+            ramp_from: None,
             model: LoadModel::Closed { users: 2 },
             duration: WINDOW,
             held: false,
+            abort_on: Vec::new(),
         },
         answers: window.then_some("capacity"),
+        step: None,
+        thresholds: Vec::new(),
         load_tied_to_knob: false,
         hooks: Vec::new(),
     }

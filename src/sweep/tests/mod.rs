@@ -7,6 +7,7 @@
 mod ahead;
 mod bench;
 mod contained;
+mod ladder;
 mod proofs;
 mod replicas;
 mod state;

@@ -79,7 +79,7 @@ fn a_k6_script_runs_unchanged_in_every_cell() {
         assert_eq!(row.text("proof"), "kernel");
         let flags = row.text("flags");
         assert!(
-            flags.contains("thresholds_crossed") && flags.contains("too_few"),
+            flags.contains("threshold_crossed") && flags.contains("too_few"),
             "{row:?}"
         );
         assert!(row.text("detail").contains("http_req_duration"), "{row:?}");

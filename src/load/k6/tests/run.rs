@@ -183,6 +183,7 @@ pub(super) fn try_run(name: &str, target: &Target, cuts: &[Cut]) -> Result<Ran, 
                 LoadSignal::ScriptEnded(ended) => report = Some(*ended),
                 LoadSignal::Tick(_) => {}
                 LoadSignal::PhaseHeld { .. } => panic!("a script is never held"),
+                LoadSignal::Aborted { .. } => panic!("thresholds of a script are k6's own"),
             }
         }
         load.stop().await

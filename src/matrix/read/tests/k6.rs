@@ -27,7 +27,7 @@ fn a_script_is_a_path_or_a_table_and_its_windows_are_cuts() {
         from,
         duration,
         ..
-    } = &sweep.phases[0].load
+    } = &sweep.phases[0].stages[0].load
     else {
         panic!("{:?}", sweep.phases)
     };

@@ -3,10 +3,12 @@
 mod damaged;
 mod host;
 mod k6;
+mod stages;
 mod state;
+mod thresholds;
 
 use super::*;
-use crate::matrix::{Answers, Order, PhaseLoad, State, TargetUrl};
+use crate::matrix::{Answers, Arrivals, Order, PhaseLoad, State, TargetUrl};
 use crate::placed::{PlacedNode, PlacedValue};
 use crate::scalar::Scalar;
 use std::time::Duration;
@@ -94,7 +96,7 @@ fn every_supported_key_is_read() {
         max_consecutive_failures = 0\nshared = ['./cache']\n[slo]\np99_ms = 12.5\nerror_rate = 0\n\
         [report]\ntitle = 'T'\nauthor = 'A'\nnotes = 'N'\n\
         [[phase]]\nname = 'slow'\nwindow = true\nanswers = 'latency'\nduration = '1s'\n\
-        open = { requests_per_second = 'n + tier_max(cpus)', arrivals = 'uniform', max_in_flight = 5 }";
+        open = { requests_per_second = 'n + tier_max(cpus)', arrivals = 'poisson', max_in_flight = 5 }";
     let sweep = good(&format!("{text}{more}"));
     assert_eq!(sweep.services[0].value, "db");
     assert_eq!(sweep.secrets[0].location.to_string(), "m.toml:9:12");
@@ -119,8 +121,9 @@ fn every_supported_key_is_read() {
     assert_eq!(sweep.report.author.as_deref(), Some("A"));
     assert_eq!(sweep.cost[0].value, "n");
     assert!(matches!(
-        sweep.phases[1].load,
+        sweep.phases[1].stages[0].load,
         PhaseLoad::Open {
+            arrivals: Arrivals::Poisson,
             max_in_flight: 5,
             ..
         }
@@ -281,18 +284,18 @@ fn reserved_keys_are_refused_by_name() {
     m.toml:24:6: `operation` in [slo] is not yet supported
     m.toml:27:11: `confirm` in [trials] other than 0 is not yet supported
     ");
-    insta::assert_snapshot!(replaced("closed = { users = 16 }", "open = { requests_per_second = '0.6 * tier_capacity', arrivals = 'poisson' }\nmin = '1s'\nmax = '2s'"), @r#"
+    insta::assert_snapshot!(replaced("closed = { users = 16 }", "open = { requests_per_second = '0.6 * tier_capacity' }\nmin = '1s'\nmax = '2s'"), @r#"
     m.toml:16:39: `tier_capacity` is not yet supported (allowed: a number or an expression over axes, derived values and tier_max)
-    m.toml:16:66: `arrivals = "poisson"` in `open` of [[phase]] "stress" is not yet supported
     m.toml:17:1: `min` in [[phase]] "stress" is not yet supported
     m.toml:18:1: `max` in [[phase]] "stress" is not yet supported
     "#);
     insta::assert_snapshot!(replaced("duration = \"45s\"", "[[phase]]\nname = 'l'\nwindow = true\nanswers = 'ladder'\nstages = []\n[[phase]]\nname = 'p'\nprofile = 'smoke'"), @r#"
     m.toml:12:1: [[phase]] "stress" has no `duration`
       hint: add a line such as: duration = "45s"
-    m.toml:20:11: `answers = "ladder"` in [[phase]] "l" is not yet supported
-    m.toml:21:1: `stages` in [[phase]] "l" is not yet supported
-    m.toml:24:1: `profile` in [[phase]] "p" is not yet supported
+    m.toml:21:10: `stages` of [[phase]] "l" has no stage
+      hint: such as stages = [{ closed = { users = [50, 100, 150, 200] }, ramp = "10s", hold = "2m" }]
+    m.toml:22:1: [[phase]] "p" has no load
+      hint: add closed = { users = 16 } or open = { requests_per_second = 100 }
     "#);
     insta::assert_snapshot!(replaced("target = \"http://app:8080\"", "target = 'https://app'"), @"m.toml:11:10: `target` in [load] with https is not yet supported (allowed: http)");
 }
@@ -402,6 +405,7 @@ fn phases_are_whole() {
     m.toml:26:55: unknown key `arivals` in `open` of [[phase]] "x"
       hint: did you mean `arrivals`?
     m.toml:30:20: `users` in `closed` of [[phase]] "y" must be a number or an expression in quotes, not a list
+      hint: several loads are steps: stages = [{ closed = { users = [50, 100, 150, 200] }, ramp = "10s", hold = "2m" }]
     m.toml:31:1: [[phase]] "z" has no load
       hint: add closed = { users = 16 } or open = { requests_per_second = 100 }
     "#);
