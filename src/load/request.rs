@@ -88,11 +88,11 @@ impl RequestTemplate {
         let mut open_headers = Vec::new();
         for (name, value) in headers {
             // It takes the place of one before it, such as the default user agent.
-            fixed.remove(&name);
             open_headers.retain(|(known, _)| *known != name);
             if let Some(text) = value.as_text() {
                 fixed.insert(name, header_value(&text)?);
             } else {
+                fixed.remove(&name);
                 open_headers.push((name, value));
             }
         }
