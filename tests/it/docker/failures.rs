@@ -65,7 +65,8 @@ fn a_service_that_never_gets_ready_is_a_row_with_what_was_seen_last() {
     let text = std::fs::read_to_string(testbed.sandbox.path().join("matrix.toml")).unwrap();
     testbed.sandbox.write(
         "matrix.toml",
-        &text.replace("ready_timeout = \"60s\"", "ready_timeout = \"9s\""),
+        // Long enough for a database on a slow disk: it must be the service that is not ready.
+        &text.replace("ready_timeout = \"60s\"", "ready_timeout = \"25s\""),
     );
     testbed.run(&["run"]).exits(4);
     assert_nothing_left();
