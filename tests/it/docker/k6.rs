@@ -82,7 +82,10 @@ fn a_k6_script_runs_unchanged_in_every_cell() {
             flags.contains("threshold_crossed") && flags.contains("too_few"),
             "{row:?}"
         );
-        assert!(row.text("detail").contains("http_req_duration"), "{row:?}");
+        assert!(
+            row.text("thresholds_crossed").contains("http_req_duration"),
+            "{row:?}"
+        );
     }
     assert_eq!(rows[0].number("warmup_s"), 2.0);
     let folder = testbed.run_folder();
