@@ -369,7 +369,7 @@ impl Source {
 
 impl Drop for Source {
     fn drop(&mut self) {
-        for arguments in [["rm", "-f", &self.name], ["volume", "rm", &self.name]] {
+        for arguments in [["rm", "-fv", &self.name], ["volume", "rm", &self.name]] {
             let _ = std::process::Command::new("docker")
                 .args(arguments)
                 .output();

@@ -257,7 +257,7 @@ impl Drop for Bystander {
     fn drop(&mut self) {
         let name = "nightsweep-test-named";
         for arguments in [
-            ["rm", "--force", name].as_slice(),
+            ["rm", "--force", "--volumes", name].as_slice(),
             &["network", "rm", name],
             &["volume", "rm", name],
         ] {
