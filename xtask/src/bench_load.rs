@@ -23,6 +23,7 @@ use fs_err as fs;
 
 use self::host::HostCpu;
 use self::memory::Memory;
+pub(crate) use self::numbers::median;
 use self::peer::{Case, Peer, Places, Said};
 use self::pinned::Watch;
 use self::server::Server;

@@ -33,7 +33,7 @@ fn digits(text: &str) -> Option<(f64, &str)> {
 }
 
 /// Of an even number the mean of the two in the middle; of none, no number.
-pub(super) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use fs_err as fs;
 
+use crate::bench_load::median;
 use crate::images;
 use crate::steps::{StepError, Steps, cargo, program};
 
@@ -313,17 +314,6 @@ fn docker_compose(bench: &Bench<'_>, project: &str, words: &[&str]) -> Result<()
     }
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     Err(StepError::new(format!("docker-compose {words:?}: {said}")))
-}
-
-fn median(values: impl IntoIterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.into_iter().collect();
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => f64::NAN,
-        n if n % 2 == 0 => f64::midpoint(values[middle - 1], values[middle]),
-        _ => values[middle],
-    }
 }
 
 /// Median over all trials by the median over all rounds.
