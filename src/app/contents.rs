@@ -141,7 +141,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (file, link) = (folder.path().join("a"), folder.path().join("link"));
         fs_err::write(&file, "one").unwrap();
-        std::os::unix::fs::symlink(&file, &link).unwrap();
+        fs_err::os::unix::fs::symlink(&file, &link).unwrap();
         let missing = folder.path().join("missing");
         let paths = [(&*link, false), (&*file, true), (&*missing, true)];
         let before = read(&paths).await;
