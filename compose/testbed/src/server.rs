@@ -21,7 +21,7 @@ use axum::{Router, serve};
 use bytes::Bytes;
 use jiff::Timestamp;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 use crate::config::{Config, Faults};
@@ -88,6 +88,9 @@ fn serve_until_end(config: Config) -> Result<End, String> {
 }
 
 async fn serve_with(config: Config, service: Arc<Service>) -> Result<End, String> {
+    // Before anyone is told that it listens: a signal that comes earlier would end the process by
+    // itself, and as process 1 of a container would be lost.
+    let signals = Signals::listen()?;
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, config.port))
         .await
         .map_err(|error| format!("PORT: {} cannot be listened on: {error}", config.port))?;
@@ -130,7 +133,7 @@ async fn serve_with(config: Config, service: Arc<Service>) -> Result<End, String
             })
             .await
     });
-    let end = wait_for_end(faults, database_failed).await?;
+    let end = wait_for_end(signals, faults, database_failed).await;
     let _ = stop.send(());
     if matches!(end, End::Signal(_)) && tokio::time::timeout(GRACE, server).await.is_err() {
         log("some requests were still in flight");
@@ -138,17 +141,28 @@ async fn serve_with(config: Config, service: Arc<Service>) -> Result<End, String
     Ok(end)
 }
 
+/// The signals that stop it, handled from the moment this exists.
+struct Signals {
+    term: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self, String> {
+        let listen =
+            |kind| signal(kind).map_err(|error| format!("signals cannot be received: {error}"));
+        Ok(Self {
+            term: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
+    }
+}
+
 async fn wait_for_end(
+    mut signals: Signals,
     faults: Faults,
     database_failed: oneshot::Receiver<String>,
-) -> Result<End, String> {
-    let listen =
-        |kind| signal(kind).map_err(|error| format!("signals cannot be received: {error}"));
-    // As process 1 of a container nothing else would handle them.
-    let (mut term, mut interrupt) = (
-        listen(SignalKind::terminate())?,
-        listen(SignalKind::interrupt())?,
-    );
+) -> End {
     let fault_exit = async {
         match faults.exit_after {
             Some(after) => tokio::time::sleep(after).await,
@@ -162,12 +176,12 @@ async fn wait_for_end(
             Err(_) => std::future::pending().await,
         }
     };
-    Ok(tokio::select! {
-        _ = term.recv() => End::Signal("SIGTERM"),
-        _ = interrupt.recv() => End::Signal("SIGINT"),
+    tokio::select! {
+        _ = signals.term.recv() => End::Signal("SIGTERM"),
+        _ = signals.interrupt.recv() => End::Signal("SIGINT"),
         text = no_database => End::NoDatabase(text),
         () = fault_exit => End::FaultExit,
-    })
+    }
 }
 
 async fn health(State(service): State<Arc<Service>>) -> Response {
