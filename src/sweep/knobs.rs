@@ -22,7 +22,11 @@ use crate::stack::Stack;
 use crate::units::format_duration;
 
 /// A service may fill a pool or a page of metrics a moment after it answers.
-const KNOB_LIMIT: Duration = Duration::from_secs(10);
+const KNOB_LIMIT: Duration = if cfg!(test) {
+    Duration::from_secs(1)
+} else {
+    Duration::from_secs(10)
+};
 /// Pause between two questions.
 const KNOB_PAUSE: Duration = Duration::from_millis(250);
 

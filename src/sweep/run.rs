@@ -25,7 +25,11 @@ use crate::secret::Secrets;
 use crate::units::format_duration;
 
 /// A daemon that is upgraded or restarted is back well within this.
-const ENGINE_PATIENCE: Duration = Duration::from_mins(1);
+const ENGINE_PATIENCE: Duration = if cfg!(test) {
+    Duration::from_secs(3)
+} else {
+    Duration::from_mins(1)
+};
 const ENGINE_RETRY: Duration = Duration::from_secs(2);
 
 /// Where a sweep writes to.

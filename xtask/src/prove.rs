@@ -6,6 +6,7 @@
 
 mod corpus;
 mod dead_time;
+mod freeze;
 mod fuzz;
 mod launches;
 
@@ -24,11 +25,12 @@ type Part = (
     fn(&mut Steps, &Path) -> Result<String, StepError>,
 );
 
-const PARTS: [Part; 6] = [
+const PARTS: [Part; 7] = [
     ("cold-demo", cold_demo),
     ("golden", golden),
     ("dead-time", dead_time::dead_time),
     ("launches", launches::launches),
+    ("freeze", freeze::freeze),
     ("fuzz", fuzz::fuzz),
     (corpus::NAME, corpus::corpus),
 ];
