@@ -24,10 +24,16 @@ pub(crate) fn images(steps: &mut Steps) -> Result<&'static str, StepError> {
         return Err(StepError::new("the Docker Engine does not answer")
             .hint("start it (`dockerd`, or `systemctl start docker`), and see that `docker version` works for this user"));
     }
+    // First, since the other waits for its turn to build.
+    let postgres = postgres(steps)?;
     steps.run(
         "testbed image",
         &mut program("sh", &["compose/testbed/image.sh"]),
     )?;
+    Ok(postgres)
+}
+
+fn postgres(steps: &mut Steps) -> Result<&'static str, StepError> {
     if has_image(steps, POSTGRES_OFFICIAL) {
         return Ok(POSTGRES_OFFICIAL);
     }

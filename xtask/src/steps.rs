@@ -102,6 +102,11 @@ impl Steps {
             .then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     }
 
+    /// Counts steps that ran beside these.
+    pub(crate) fn add(&mut self, beside: Self) {
+        self.done.extend(beside.done);
+    }
+
     /// A table of the steps and their times.
     pub(crate) fn summary(&self) -> String {
         let width = self

@@ -4,6 +4,8 @@
 //! (release), so that build scripts and macros are built once and the tests
 //! run the binary that users get.
 
+use std::path::PathBuf;
+
 use crate::steps::{StepError, Steps, cargo};
 use crate::{images, k6};
 
@@ -13,9 +15,36 @@ const FEATURES: &str = "nightsweep/docker-tests,nightsweep/k6-tests,testbed/dock
 const LINTED: &str =
     "nightsweep/docker-tests,nightsweep/k6-tests,nightsweep/corpus-tests,testbed/docker-tests";
 
-/// Format, lints, docs, images, k6, tests.
+/// Format, lints, docs beside images and k6, tests.
 pub(crate) fn test(steps: &mut Steps) -> Result<(), StepError> {
     steps.run("format", &mut cargo(&["fmt", "--all", "--check"]))?;
+    // Packages are unpacked by one core, and mostly waited for.
+    let (checked, fetched) = std::thread::scope(|scope| {
+        let fetched = scope.spawn(fetch);
+        (checks(steps), fetched.join())
+    });
+    checked?;
+    let fetched = fetched.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    steps.add(fetched.steps);
+    let (postgres, k6) = (fetched.postgres, fetched.k6);
+    // Apart, for k6 takes CPU from tests that look at the time; the same build serves both.
+    let parts = [("tests", &["--skip", "k6"][..]), ("tests with k6", &["k6"])];
+    for (name, which) in parts {
+        let all = ["test", "--locked", "--release", "--workspace"];
+        let arguments = [&all[..], &["--features", FEATURES, "--"], which].concat();
+        steps.run(
+            name,
+            cargo(&arguments)
+                .env("NIGHTSWEEP_TEST_POSTGRES_IMAGE", postgres)
+                .env(k6::VARIABLE, &k6),
+        )?;
+    }
+    eprintln!("{}", steps.summary());
+    Ok(())
+}
+
+/// Lints and docs.
+fn checks(steps: &mut Steps) -> Result<(), StepError> {
     steps.run(
         "lints",
         &mut cargo(&[
@@ -42,21 +71,23 @@ pub(crate) fn test(steps: &mut Steps) -> Result<(), StepError> {
             "--document-private-items",
         ])
         .env("RUSTDOCFLAGS", "-D warnings"),
-    )?;
-    let postgres = images::images(steps)?;
-    let k6 = k6::k6(steps)?;
-    // Apart, for k6 takes CPU from tests that look at the time; the same build serves both.
-    let parts = [("tests", &["--skip", "k6"][..]), ("tests with k6", &["k6"])];
-    for (name, which) in parts {
-        let all = ["test", "--locked", "--release", "--workspace"];
-        let arguments = [&all[..], &["--features", FEATURES, "--"], which].concat();
-        steps.run(
-            name,
-            cargo(&arguments)
-                .env("NIGHTSWEEP_TEST_POSTGRES_IMAGE", postgres)
-                .env(k6::VARIABLE, &k6),
-        )?;
-    }
-    eprintln!("{}", steps.summary());
-    Ok(())
+    )
+}
+
+/// What the tests need beside the build.
+struct Fetched {
+    postgres: &'static str,
+    k6: PathBuf,
+    steps: Steps,
+}
+
+fn fetch() -> Result<Fetched, StepError> {
+    let mut steps = Steps::new();
+    let k6 = k6::k6(&mut steps)?;
+    let postgres = images::images(&mut steps)?;
+    Ok(Fetched {
+        postgres,
+        k6,
+        steps,
+    })
 }

@@ -1,7 +1,7 @@
 //! What gets a first workload right: `up`, `down`, `load`; and whether the
 //! generator's figures agree with the service's own.
 
-use super::{Phases, Testbed, assert_nothing_left};
+use super::{Phases, Testbed};
 use crate::support::repository;
 
 const NONE: Phases = Phases {
@@ -70,7 +70,7 @@ fn a_cell_is_brought_up_looked_at_and_taken_down() {
     generator_and_service_agree(&testbed, &address, workload);
 
     testbed.sandbox.run(&["down"]).exits(0);
-    assert_nothing_left();
+    testbed.assert_nothing_left();
 }
 
 /// Six users, each with at most one request cut off when the load ends; the open loop

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Phases, Testbed, assert_nothing_left};
+use super::{Phases, Testbed};
 use crate::support::repository;
 
 const SHORT: Phases = Phases {
@@ -13,7 +13,7 @@ const SHORT: Phases = Phases {
 
 #[test]
 fn tiers_larger_than_the_host_are_refused_before_anything_starts() {
-    let testbed = Testbed::new();
+    let testbed = Testbed::beside_others();
     let cores = std::thread::available_parallelism().unwrap().get();
     let too_large = cores * 2;
     testbed.matrix(&format!("cpus = [1, {too_large}]\nweb = [2]"), SHORT, "");
@@ -26,7 +26,7 @@ fn tiers_larger_than_the_host_are_refused_before_anything_starts() {
         ended.stderr
     );
     assert!(!testbed.sandbox.path().join("results").exists());
-    assert_nothing_left();
+    testbed.assert_nothing_left();
 
     // The flag cannot help where no tier fits.
     testbed.matrix(&format!("cpus = [{too_large}]\nweb = [2]"), SHORT, "");
@@ -35,11 +35,11 @@ fn tiers_larger_than_the_host_are_refused_before_anything_starts() {
 
 #[test]
 fn skipped_tiers_have_rows_that_say_why() {
-    let testbed = Testbed::new();
+    let testbed = Testbed::beside_others();
     testbed.matrix("cpus = [1, 64]\nweb = [2]", SHORT, "");
     testbed.run(&["run"]).exits(3);
     testbed.run(&["run", "--skip-too-large"]).exits(0);
-    assert_nothing_left();
+    testbed.assert_nothing_left();
     let rows = testbed.rows();
     let verdicts: Vec<(&str, &str, &str)> = rows
         .iter()
@@ -60,7 +60,7 @@ fn skipped_tiers_have_rows_that_say_why() {
 
 #[test]
 fn a_service_that_never_gets_ready_is_a_row_with_what_was_seen_last() {
-    let testbed = Testbed::new();
+    let testbed = Testbed::beside_others();
     testbed.matrix("cpus = [1]\nweb = [2]", SHORT, "\n[override.services.app.environment]\nNEVER_READY = \"true\"\n[override.services.app.healthcheck]\ndisable = true\n");
     let text = std::fs::read_to_string(testbed.sandbox.path().join("matrix.toml")).unwrap();
     testbed.sandbox.write(
@@ -69,7 +69,7 @@ fn a_service_that_never_gets_ready_is_a_row_with_what_was_seen_last() {
         &text.replace("ready_timeout = \"60s\"", "ready_timeout = \"25s\""),
     );
     testbed.run(&["run"]).exits(4);
-    assert_nothing_left();
+    testbed.assert_nothing_left();
     let rows = testbed.rows();
     assert_eq!(
         (rows[0].text("verdict"), rows[0].text("reason")),
@@ -91,7 +91,7 @@ fn a_service_that_never_gets_ready_is_a_row_with_what_was_seen_last() {
 
 #[test]
 fn a_wrong_path_is_no_throughput() {
-    let testbed = Testbed::new();
+    let testbed = Testbed::beside_others();
     testbed.matrix("cpus = [1]\nweb = [2]", SHORT, "");
     let workload = testbed.sandbox.write(
         "wrong.toml",
@@ -104,7 +104,7 @@ fn a_wrong_path_is_no_throughput() {
         &text.replace(&bundled, workload.to_str().unwrap()),
     );
     testbed.run(&["run"]).exits(4);
-    assert_nothing_left();
+    testbed.assert_nothing_left();
     let rows = testbed.rows();
     assert_eq!(
         (rows[0].text("verdict"), rows[0].text("reason")),
@@ -135,7 +135,7 @@ fn a_wrong_path_is_no_throughput() {
 
 #[test]
 fn ctrl_c_tears_the_trial_down_and_leaves_a_row_for_every_trial() {
-    let testbed = Testbed::new();
+    let testbed = Testbed::beside_others();
     testbed.matrix(
         "cpus = [1]\nweb = [2, 3]",
         Phases {
@@ -149,7 +149,7 @@ fn ctrl_c_tears_the_trial_down_and_leaves_a_row_for_every_trial() {
     testbed.container_of("app");
     running.signal("INT");
     let ended = running.end(Duration::from_secs(30)).exits(130);
-    assert_nothing_left();
+    testbed.assert_nothing_left();
     assert!(ended.stderr.contains("interrupted"), "{}", ended.stderr);
     let rows = testbed.rows();
     let reasons: Vec<(&str, &str)> = rows
@@ -164,7 +164,7 @@ fn ctrl_c_tears_the_trial_down_and_leaves_a_row_for_every_trial() {
 
 #[test]
 fn an_image_that_nobody_has_is_an_environment_error() {
-    let testbed = Testbed::new();
+    let testbed = Testbed::beside_others();
     testbed.matrix(
         "cpus = [1]\nweb = [2]",
         SHORT,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Phases, Testbed, assert_nothing_left, docker, wait_until};
+use super::{Phases, Testbed, docker, wait_until};
 
 const LIMIT: Duration = Duration::from_mins(2);
 
@@ -32,7 +32,7 @@ pub(super) fn start(testbed: &Testbed) -> super::Running {
 
 #[test]
 fn a_subject_killed_in_its_window_is_a_failed_row_and_the_next_trial_runs() {
-    let testbed = Testbed::new();
+    let testbed = Testbed::beside_others();
     testbed.matrix(
         "cpus = [1]\nweb = [2, 3]",
         Phases {
@@ -46,7 +46,7 @@ fn a_subject_killed_in_its_window_is_a_failed_row_and_the_next_trial_runs() {
     wait_for_phase(&testbed, "stress");
     docker(&["kill", &testbed.container_of("app")]);
     running.end(LIMIT).exits(4);
-    assert_nothing_left();
+    testbed.assert_nothing_left();
     let rows = testbed.rows();
     assert_eq!(rows.len(), 2);
     assert_eq!(
@@ -81,7 +81,7 @@ fn a_subject_killed_in_its_window_is_a_failed_row_and_the_next_trial_runs() {
 
 #[test]
 fn limits_changed_during_warm_up_or_window_fail_the_trial_with_both_values() {
-    let testbed = Testbed::new();
+    let testbed = Testbed::beside_others();
     testbed.matrix(
         "cpus = [1]\nweb = [2, 3]",
         Phases {
@@ -103,7 +103,7 @@ fn limits_changed_during_warm_up_or_window_fail_the_trial_with_both_values() {
     wait_for_phase(&testbed, "stress");
     docker(&["update", "--cpus", "0.6", &testbed.container_of("app")]);
     running.end(LIMIT).exits(4);
-    assert_nothing_left();
+    testbed.assert_nothing_left();
     let rows = testbed.rows();
     for (row, found) in rows.iter().zip(["0.7", "0.6"]) {
         assert_eq!(
@@ -145,12 +145,12 @@ fn a_killed_sweep_is_cleaned_up_by_label_and_a_living_one_is_not() {
     assert!(dry.stdout.contains("would be removed"), "{}", dry.stdout);
     testbed.container_of("app");
     testbed.sandbox.run(&["clean"]).exits(0);
-    assert_nothing_left();
+    testbed.assert_nothing_left();
 }
 
 #[test]
 fn a_container_frozen_by_somebody_is_no_measurement() {
-    let testbed = Testbed::new();
+    let testbed = Testbed::beside_others();
     testbed.matrix(
         "cpus = [1]\nweb = [2]",
         Phases {
@@ -164,7 +164,7 @@ fn a_container_frozen_by_somebody_is_no_measurement() {
     wait_for_phase(&testbed, "stress");
     docker(&["pause", &testbed.container_of("app")]);
     running.end(LIMIT).exits(4);
-    assert_nothing_left();
+    testbed.assert_nothing_left();
     let rows = testbed.rows();
     assert_eq!(
         (rows[0].text("verdict"), rows[0].text("reason")),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Testbed, assert_nothing_left, docker, postgres_image, wait_until};
+use super::{Testbed, docker, postgres_image, wait_until};
 
 /// A subject that begins when its neighbour is healthy, by a healthcheck that only the image has.
 const STACK: &str = r#"
@@ -117,5 +117,5 @@ fn an_images_healthcheck_is_waited_for_and_one_that_fails_in_a_window_is_a_flag(
             "{row:?}"
         );
     }
-    assert_nothing_left();
+    testbed.assert_nothing_left();
 }

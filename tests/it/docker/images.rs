@@ -1,6 +1,6 @@
 //! Images of a sweep: built from the Compose file, named by content in run.json.
 
-use super::{Phases, Testbed, assert_nothing_left, docker};
+use super::{Phases, Testbed, docker};
 
 /// Takes the images that were built here away, however the test ends.
 struct Built(String);
@@ -58,5 +58,5 @@ fn every_distinct_build_is_done_before_the_first_trial_and_recorded() {
         "keys stay on the engine"
     );
     assert_eq!(testbed.rows().len(), 2);
-    assert_nothing_left();
+    testbed.assert_nothing_left();
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Phases, Running, Testbed, assert_nothing_left, docker, wait_until};
+use super::{Phases, Running, Testbed, docker, wait_until};
 
 const SHORT: Phases = Phases {
     warm_up: 1,
@@ -76,7 +76,7 @@ fn seen_under_load(testbed: &Testbed, run: &[&str]) -> [Vec<(String, String)>; 3
         |service: &str| docker(&["inspect", "-f", "{{.State.Pid}}", &testbed.running(service)]);
     let seen = [threads_of(&pid_of("app")), threads_of(&pid_of("db")), ours];
     running.end(Duration::from_mins(1)).exits(0);
-    assert_nothing_left();
+    testbed.assert_nothing_left();
     seen
 }
 
@@ -165,7 +165,7 @@ fn a_subject_that_leaves_no_cpu_shares_them_and_every_place_says_so() {
     );
 
     let ended = testbed.run(&["run"]).exits(0);
-    assert_nothing_left();
+    testbed.assert_nothing_left();
     assert!(
         ended.stderr.contains("shared: the subject shares"),
         "{}",

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Testbed, assert_nothing_left};
+use super::Testbed;
 use crate::support::repository;
 
 /// A script as a team has it: its URL is the one of `docker compose up`.
@@ -58,7 +58,7 @@ fn a_k6_script_runs_unchanged_in_every_cell() {
          [[phase]]\nname = \"second\"\nwindow = true\nanswers = \"capacity\"\nscenario = \"crud\"\nfrom = \"4s\"\nduration = \"3s\"\n",
     );
     testbed.run(&["run"]).exits(0);
-    assert_nothing_left();
+    testbed.assert_nothing_left();
     let rows = testbed.rows();
     assert_eq!(rows.len(), 4, "two cells, two windows");
     for row in &rows {
@@ -139,7 +139,7 @@ fn an_interrupted_sweep_leaves_no_k6_behind() {
     running.signal("INT");
     running.end(Duration::from_mins(1)).exits(130);
     assert!(k6s().iter().all(|(running, _)| *running != id), "{id}");
-    assert_nothing_left();
+    testbed.assert_nothing_left();
     assert!(
         testbed
             .rows()

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{Running, Testbed, assert_nothing_left, docker, wait_until};
+use super::{Running, Testbed, docker, wait_until};
 
 /// Longest time for one trial, its deadlines included: beyond it something hangs.
 const LONGEST_TRIAL: Duration = Duration::from_mins(1);
@@ -195,7 +195,7 @@ fn launches_under_random_kills_leave_nothing_and_every_trial_has_a_row() {
     }
     let took = begun.elapsed();
     running.end(LONGEST_TRIAL).exits(4);
-    assert_nothing_left();
+    testbed.assert_nothing_left();
     bystander.assert_there();
 
     let rows = testbed.rows();
@@ -298,7 +298,7 @@ fn a_sweep_killed_at_any_moment_is_cleaned_by_its_labels() {
             .count();
         left.push(format!("{n_containers} containers left by the kill"));
         testbed.sandbox.run(&["clean"]).exits(0);
-        assert_nothing_left();
+        testbed.assert_nothing_left();
     }
     bystander.assert_there();
     let report = format!(
@@ -360,7 +360,7 @@ fn the_next_trial_is_created_when_nothing_is_measured_and_started_when_nothing_r
     write_sweep(&testbed, 3);
     let engine = EngineEvents::listen(&testbed);
     let ended = testbed.run(&["run", "--json"]).exits(0);
-    assert_nothing_left();
+    testbed.assert_nothing_left();
     let events: Vec<serde_json::Value> = ended
         .stdout
         .lines()

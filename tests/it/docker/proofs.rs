@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::isolation::threads_of;
-use super::{Phases, Testbed, assert_nothing_left, docker, wait_until};
+use super::{Phases, Testbed, docker, wait_until};
 use crate::support::repository;
 
 const SHORT: Phases = Phases {
@@ -17,7 +17,7 @@ const PROVE: &str = "\n[[prove]]\nurl = \"http://app:8080/metrics\"\nseries = \"
 
 #[test]
 fn a_misspelt_variable_passes_every_other_proof_and_fails_as_a_knob() {
-    let testbed = Testbed::new();
+    let testbed = Testbed::beside_others();
     let stack = repository().join("compose/testbed");
     let text = std::fs::read_to_string(stack.join("compose.yaml")).unwrap();
     testbed.sandbox.write(
@@ -47,7 +47,7 @@ fn a_misspelt_variable_passes_every_other_proof_and_fails_as_a_knob() {
 
     matrix(PROVE);
     testbed.run(&["run"]).exits(4);
-    assert_nothing_left();
+    testbed.assert_nothing_left();
     for row in testbed.rows() {
         assert_eq!(
             (row.text("verdict"), row.text("reason")),
@@ -68,10 +68,10 @@ fn a_misspelt_variable_passes_every_other_proof_and_fails_as_a_knob() {
 
 #[test]
 fn knobs_that_are_applied_are_asked_twice_and_kept_with_the_trial() {
-    let testbed = Testbed::new();
+    let testbed = Testbed::beside_others();
     testbed.matrix("cpus = [1]\nweb = [3]", SHORT, PROVE);
     testbed.run(&["run"]).exits(0);
-    assert_nothing_left();
+    testbed.assert_nothing_left();
     let text = std::fs::read_to_string(testbed.run_folder().join("proofs.jsonl")).unwrap();
     let lines: Vec<serde_json::Value> = text
         .lines()
@@ -97,7 +97,7 @@ fn knobs_that_are_applied_are_asked_twice_and_kept_with_the_trial() {
 
 #[test]
 fn a_limit_that_is_changed_and_changed_back_inside_a_window_fails_the_trial() {
-    let testbed = Testbed::new();
+    let testbed = Testbed::beside_others();
     let long = Phases { stress: 8, ..SHORT };
     testbed.matrix("cpus = [1]\nweb = [2]", long, "");
     let running = testbed.start(&["run"]);
@@ -116,7 +116,7 @@ fn a_limit_that_is_changed_and_changed_back_inside_a_window_fails_the_trial() {
         .args(["update", "--cpus", "1", &app])
         .output();
     running.end(Duration::from_mins(1)).exits(4);
-    assert_nothing_left();
+    testbed.assert_nothing_left();
     let row = &testbed.rows()[0];
     assert_eq!(row.text("reason"), "limits_not_applied", "{row:?}");
     let detail = row.text("detail");

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use super::{Phases, Testbed, assert_nothing_left, docker, wait_until};
+use super::{Phases, Testbed, docker, wait_until};
 
 const LIMIT: Duration = Duration::from_mins(2);
 const REPLICAS: &str = "\n[override.services.app]\ndeploy = { replicas = \"${n}\" }\n";
@@ -69,7 +69,7 @@ fn an_axis_drives_the_replicas_and_each_has_its_share_of_the_requests() {
         containers.is_empty() && trials.len() == 2
     });
     running.end(LIMIT).exits(0);
-    assert_nothing_left();
+    testbed.assert_nothing_left();
 
     let rows = testbed.rows();
     assert_eq!(rows.len(), 4);
@@ -113,7 +113,7 @@ fn docker_label(container: &str, label: &str) -> Option<String> {
 
 #[test]
 fn a_killed_replica_is_named_in_the_row_and_the_next_trial_runs() {
-    let testbed = Testbed::new();
+    let testbed = Testbed::beside_others();
     let phases = Phases {
         warm_up: 1,
         latency: None,
@@ -129,7 +129,7 @@ fn a_killed_replica_is_named_in_the_row_and_the_next_trial_runs() {
         .expect("the second replica runs");
     docker(&["kill", second]);
     running.end(LIMIT).exits(4);
-    assert_nothing_left();
+    testbed.assert_nothing_left();
     let rows = testbed.rows();
     assert_eq!(
         (rows[0].text("verdict"), rows[0].text("reason")),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Testbed, assert_nothing_left, docker, postgres_image, wait_until};
+use super::{Testbed, docker, postgres_image, wait_until};
 use crate::support::{Ended, repository};
 
 /// Trials of the long proof; `cargo xtask prove golden` asks for ten.
@@ -150,7 +150,7 @@ fn every_trial_begins_with_the_same_200_mb_and_sees_no_write_of_another() {
     );
 
     let ended = testbed.run(&["run", "--json"]).exits(0);
-    assert_nothing_left();
+    testbed.assert_nothing_left();
     let ready = event(&ended, "state_ready");
     assert!(ready["bytes"].as_u64().unwrap() > 200_000_000, "{ready}");
     assert_eq!(
@@ -222,7 +222,7 @@ fn used_again_kept_and_removed(testbed: &Testbed, first: &serde_json::Value) {
     let cleaned = testbed.sandbox.run(&["clean", "--golden"]).exits(0).stdout;
     assert!(cleaned.contains("uses it"), "{cleaned}");
     let ended = running.end(Duration::from_mins(2)).exits(0);
-    assert_nothing_left();
+    testbed.assert_nothing_left();
     let again = event(&ended, "state_ready");
     assert_eq!(again["reused"], true);
     for key in ["fingerprint", "bytes", "made_at"] {
@@ -250,7 +250,7 @@ fn kept_volumes_pass_on_what_trials_write_and_go_with_the_run() {
     testbed.sandbox.write("compose.yaml", &compose(10));
     matrix(&testbed, 2, "keep", COUNT);
     testbed.run(&["run"]).exits(0);
-    assert_nothing_left();
+    testbed.assert_nothing_left();
     let found = hook_texts(&testbed, "warm-up");
     assert!(found[0].starts_with("found=0"), "{found:?}");
     assert!(
@@ -270,7 +270,7 @@ fn kept_volumes_pass_on_what_trials_write_and_go_with_the_run() {
     running.signal("KILL");
     assert_ne!(running.end(Duration::from_mins(1)).code, 0);
     testbed.sandbox.run(&["clean"]).exits(0);
-    assert_nothing_left();
+    testbed.assert_nothing_left();
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn a_kill_while_preparing_leaves_nothing_that_is_ever_used() {
     );
     assert_eq!(goldens().len(), 2);
     testbed.sandbox.run(&["clean"]).exits(0);
-    assert_nothing_left();
+    testbed.assert_nothing_left();
     assert_eq!(goldens().len(), 2, "a whole one stays");
 }
 
@@ -313,7 +313,7 @@ fn two_runs_at_once_share_one_golden_seeded_by_requests() {
     matrix(&testbed, 1, "golden", &seed);
     let runs = ["one", "two"].map(|folder| testbed.start(&["run", "--json", "--out", folder]));
     let ready = runs.map(|run| event(&run.end(Duration::from_mins(3)).exits(0), "state_ready"));
-    assert_nothing_left();
+    testbed.assert_nothing_left();
     assert_eq!(ready[0]["fingerprint"], ready[1]["fingerprint"]);
     let n_reused = ready.iter().filter(|ready| ready["reused"] == true).count();
     assert!(n_reused <= 1, "{ready:?}");
@@ -428,7 +428,7 @@ fn a_volume_and_a_folder_are_only_read() {
     forget_results(&testbed);
     matrix(&testbed, 1, "golden", &from("dir:copy"));
     let third = event(&testbed.run(&["run", "--json"]).exits(0), "state_ready");
-    assert_nothing_left();
+    testbed.assert_nothing_left();
     assert_eq!(third["files"], first["files"]);
     assert_eq!(read(), before);
 }

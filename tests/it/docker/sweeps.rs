@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Phases, Row, Testbed, assert_nothing_left, docker};
+use super::{Phases, Row, Testbed, docker};
 
 const SHORT: Phases = Phases {
     warm_up: 2,
@@ -15,7 +15,7 @@ fn a_sweep_measures_every_cell_and_leaves_evidence_and_charts() {
     let testbed = Testbed::new();
     testbed.matrix("cpus = [0.25, 1]\nweb = [4]", SHORT, "");
     let ended = testbed.run(&["run"]).exits(0);
-    assert_nothing_left();
+    testbed.assert_nothing_left();
 
     let rows = testbed.rows();
     assert_eq!(rows.len(), 4, "two cells, two windows");
@@ -124,7 +124,7 @@ fn redrawn_charts_are_the_same(testbed: &Testbed, folder: &Path) {
 
 #[test]
 fn secrets_of_the_environment_are_in_no_file() {
-    let testbed = Testbed::new();
+    let testbed = Testbed::beside_others();
     let stack = "[override.services.app.environment]\nAPI_TOKEN = \"${NIGHTSWEEP_TEST_TOKEN}\"\nLEAK = \"${NIGHTSWEEP_TEST_TOKEN}-in-a-word\"\n";
     // A trial that fails keeps logs and says words, so every kind of file is there.
     let never = "NEVER_READY = \"true\"\n";
@@ -149,7 +149,7 @@ fn secrets_of_the_environment_are_in_no_file() {
         .output()
         .unwrap();
     let ended = crate::support::Ended::of(&output).exits(4);
-    assert_nothing_left();
+    testbed.assert_nothing_left();
     assert!(!ended.stdout.contains(secret) && !ended.stderr.contains(secret));
 
     let manifest = std::fs::read_to_string(testbed.run_folder().join("run.json")).unwrap();
@@ -321,7 +321,7 @@ fn two_sweeps_of_fixed_names_and_ports_and_a_bystander_do_not_disturb_each_other
     }
     // What a clean-up by hand finds now belongs to nobody of ours.
     testbed.sandbox.run(&["clean"]).exits(0);
-    assert_nothing_left();
+    testbed.assert_nothing_left();
     assert_eq!(
         Bystander::seen(),
         bystander.before,

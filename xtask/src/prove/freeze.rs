@@ -1,6 +1,6 @@
 //! Proof: a service that freezes shows in an open loop and hides in a closed one.
 //!
-//! The test of the ordinary suite, held for a minute. Read src/load/truth_tests.rs.
+//! The test of the ordinary suite, held for a minute. Read `src/load/truth_tests.rs`.
 
 use std::fmt::Write as _;
 use std::path::Path;
