@@ -438,7 +438,9 @@ fn parse(text: &[u8], answers_head: bool) -> Result<Option<Head>, ClientError> {
         status,
         length,
         is_interim,
-        is_reusable: !framing.closes && (!is_old || framing.keeps_alive),
+        // RFC 9112, 6.1: chunks in an answer of HTTP/1.0 are not to be trusted.
+        is_reusable: !framing.closes
+            && (!is_old || (framing.keeps_alive && framing.coding.is_none())),
         next,
     }))
 }

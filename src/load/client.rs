@@ -5,7 +5,14 @@
 //! parsed there (`answer`), and the event loop is asked only when there is nothing to read.
 //!
 //! **Invariant**: a request that may have reached the server is never sent a
-//! second time; one that certainly has not is told apart (`Stale`).
+//! second time; one that certainly has not is told apart (`Stale`). RFC 9110, 9.2.2, lets a
+//! client repeat what is idempotent when a kept connection breaks; a load generator that
+//! did would send more than it counts, and hide what the server did. So a server that closes a
+//! kept connection while a request is on its way has failed that request, whatever its method.
+//!
+//! **Limit**: bytes that a server sends behind the end of an answer are recognised until the
+//! next request leaves. Later ones look like the beginning of the next answer, and no client of
+//! HTTP/1.1 can tell.
 
 use std::cell::RefCell;
 use std::io;
@@ -13,7 +20,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, Interest, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::answer::{Answer, AnswerReader, Keep};
@@ -62,6 +69,7 @@ pub(super) enum ExchangeError {
 pub(super) struct Connection {
     stream: TcpStream,
     reader: AnswerReader,
+    is_new: bool,
 }
 
 impl Connection {
@@ -78,6 +86,7 @@ impl Connection {
         Ok(Self {
             stream,
             reader: AnswerReader::default(),
+            is_new: true,
         })
     }
 
@@ -100,7 +109,9 @@ impl Connection {
         request: &Outgoing<'_>,
         keep: Keep,
     ) -> Result<(), ExchangeError> {
-        if self.has_been_closed() {
+        // What a server says first on a new connection is its answer to what follows: a
+        // greeting of another protocol is to be told as such.
+        if !std::mem::take(&mut self.is_new) && self.has_been_closed() {
             return Err(ExchangeError::Stale);
         }
         self.reader.begin(keep, request.is_head());
@@ -148,20 +159,19 @@ impl Connection {
     }
 
     /// Waits until more can be sent; reads what comes meanwhile.
+    ///
+    /// Both by the same poll: a server that floods and does not read would else keep the
+    /// whole thread, once the runtime holds this task back.
     async fn wait_to_send(&mut self) -> Result<(), ExchangeError> {
-        let ready = self
-            .stream
-            .ready(Interest::READABLE | Interest::WRITABLE)
-            .await
-            .map_err(|error| ExchangeError::Failed(ClientError::broken("send", &error)))?;
-        if ready.is_readable() {
-            let received = std::future::poll_fn(|cx| match self.poll_receive(cx) {
-                Poll::Pending => Poll::Ready(Ok(())),
-                done @ Poll::Ready(_) => done,
-            });
-            received.await.map_err(ExchangeError::Failed)?;
-        }
-        Ok(())
+        std::future::poll_fn(|cx| match self.poll_receive(cx) {
+            Poll::Pending => {
+                let ready = ready!(self.stream.poll_write_ready(cx));
+                Poll::Ready(ready.map_err(|error| ClientError::broken("send", &error)))
+            }
+            received @ Poll::Ready(_) => received,
+        })
+        .await
+        .map_err(ExchangeError::Failed)
     }
 
     /// A server that has said why it hangs up is heard all the same.
@@ -190,7 +200,7 @@ impl Connection {
 
     /// Reads once and parses what came.
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
-        let Self { stream, reader } = self;
+        let Self { stream, reader, .. } = self;
         SCRATCH.with_borrow_mut(|scratch| {
             let mut buffer = ReadBuf::new(scratch);
             // Not `try_read`: after a short read this one knows that there is no more, and

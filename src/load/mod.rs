@@ -20,12 +20,16 @@ mod generator;
 mod journey;
 mod json_body;
 pub mod k6;
+#[cfg(test)]
+mod misbehaviour_tests;
 mod once;
 mod open;
 mod pinning;
 mod plan;
 mod prepare;
 mod request;
+#[cfg(test)]
+mod rude_server_tests;
 mod seed;
 mod slot;
 mod step_file;

@@ -36,6 +36,10 @@ pub(super) enum Reply {
     Slow(Vec<String>, Duration),
     /// Answers, then closes without having said so.
     AnswerThenClose(u16, String),
+    /// Sends these bytes, then resets the connection.
+    Reset(String),
+    /// Sends what is no text, keeps the connection.
+    Bytes(Vec<u8>),
     /// Reads on and never answers.
     Never,
 }
@@ -141,6 +145,11 @@ async fn serve(mut stream: TcpStream, seen: &Seen, script: &Script) -> std::io::
             }
             Reply::Raw(text) => stream.write_all(text.as_bytes()).await?,
             Reply::RawThenClose(text) => return stream.write_all(text.as_bytes()).await,
+            Reply::Bytes(bytes) => stream.write_all(&bytes).await?,
+            Reply::Reset(text) => {
+                stream.write_all(text.as_bytes()).await?;
+                return stream.set_zero_linger();
+            }
             Reply::Slow(parts, wait) => {
                 for part in parts {
                     stream.write_all(part.as_bytes()).await?;
