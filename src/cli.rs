@@ -173,6 +173,19 @@ pub struct ReportArgs {
     /// A run id, a run's folder, or `latest`
     #[arg(default_value = "latest")]
     pub run: String,
+    /// Print figures of a part of each window instead, which begins this far into it
+    /// (whole seconds, such as 10s)
+    #[arg(long, value_name = "DURATION", group = "part", value_parser = parse_whole_seconds)]
+    pub from: Option<u32>,
+    /// And ends this far into it (default: with the window)
+    #[arg(long, value_name = "DURATION", group = "part", value_parser = parse_whole_seconds)]
+    pub to: Option<u32>,
+    /// With --from or --to: print JSON, with every operation
+    #[arg(long, requires = "part")]
+    pub json: bool,
+    /// With --from or --to: print CSV, with every operation
+    #[arg(long, requires = "part", conflicts_with = "json")]
+    pub csv: bool,
     /// Folder that holds results/ and charts/
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub out: PathBuf,
@@ -381,10 +394,37 @@ fn parse_cli_duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).map_err(|error| error.to_string())
 }
 
+/// Interval logs have one entry a second: nothing finer can be cut out of them.
+fn parse_whole_seconds(text: &str) -> Result<u32, String> {
+    let length = parse_cli_duration(text)?;
+    let seconds = length.as_secs();
+    if length.subsec_nanos() > 0 {
+        return Err(format!(
+            "windows are cut at whole seconds, as they were recorded; write {seconds}s or {}s",
+            seconds + 1
+        ));
+    }
+    u32::try_from(seconds).map_err(|_| "no window is that long".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use clap::CommandFactory;
+
+    #[test]
+    fn parts_of_windows_are_cut_at_whole_seconds() {
+        let parse = parse_whole_seconds;
+        assert_eq!(parse("10s"), Ok(10));
+        assert_eq!(parse("1m30s"), Ok(90));
+        assert_eq!(parse("0"), Ok(0));
+        assert_eq!(
+            parse("1500ms").unwrap_err(),
+            "windows are cut at whole seconds, as they were recorded; write 1s or 2s"
+        );
+        assert!(parse("10").unwrap_err().contains("not a duration"));
+        assert!(parse("876000h").is_ok() && parse("99h99").is_err());
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

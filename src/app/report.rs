@@ -1,20 +1,70 @@
 //! `report`: tables and charts again, from a run's files alone.
 
+use indexmap::IndexSet;
 use serde_json::Value;
 
 use super::error::{AppError, Outcome};
 use crate::chart::{ChartError, ChartInfo, draw_all};
 use crate::cli::ReportArgs;
-use crate::report::{Printer, best_tables, crossed_lines, ladder_tables};
+use crate::report::{Printer, best_tables, crossed_lines, cuts_json, cuts_table, ladder_tables};
 use crate::results::{
-    Parity, RunFolder, RunsFolder, TrialRow, best_measured, ladders, read_trials, write_parity,
+    Cut, Parity, RunFolder, RunsFolder, TrialRow, best_measured, cut_windows, cuts_csv, ladders,
+    read_trials, write_parity,
 };
 
 /// Finds the run and draws it.
 pub(super) fn report(arguments: &ReportArgs, printer: Printer) -> Result<Outcome, AppError> {
     let folder = RunsFolder::under(&arguments.out).find(&arguments.run)?;
-    draw(&folder, printer, true)?;
+    if arguments.from.is_some() || arguments.to.is_some() {
+        let asked = Cut {
+            from_s: arguments.from.unwrap_or(0),
+            to_s: arguments.to,
+        };
+        print_parts(&folder, asked, arguments, printer)?;
+    } else {
+        draw(&folder, printer, true)?;
+    }
     Ok(Outcome::Done)
+}
+
+/// Prints figures of a part of every window; charts and files stay as they are.
+fn print_parts(
+    folder: &RunFolder,
+    asked: Cut,
+    arguments: &ReportArgs,
+    printer: Printer,
+) -> Result<(), AppError> {
+    let wrong = |what: String| AppError::input(anyhow::anyhow!(what));
+    if let Some(to_s) = asked.to_s.filter(|to_s| *to_s <= asked.from_s) {
+        let from_s = asked.from_s;
+        return Err(wrong(format!(
+            "--to {to_s}s is not after --from {from_s}s: there is nothing between them"
+        )));
+    }
+    let read = read_trials(&folder.trials_csv())?;
+    if let Some(torn) = &read.torn_line {
+        printer.note(&format!("warning: {torn}"));
+    }
+    let cuts = cut_windows(folder, &read.rows, asked)?;
+    if cuts.iter().all(|cut| cut.part.is_err()) {
+        let from_s = asked.from_s;
+        let reasons: IndexSet<&String> = cuts
+            .iter()
+            .filter_map(|cut| cut.part.as_ref().err())
+            .collect();
+        let reasons: Vec<&str> = reasons.into_iter().take(5).map(String::as_str).collect();
+        return Err(
+            wrong(format!("no window has figures from {from_s} s on")).hint(reasons.join("; "))
+        );
+    }
+    printer.data(&if arguments.json {
+        cuts_json(folder.id(), asked, &cuts).to_string()
+    } else if arguments.csv {
+        cuts_csv(&cuts).trim_end().to_owned()
+    } else {
+        cuts_table(asked, &cuts)
+    });
+    Ok(())
 }
 
 /// Reads the rows, draws the charts, writes the parity export, prints the tables.

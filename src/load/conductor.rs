@@ -304,7 +304,7 @@ impl Collected {
         }
         for unpaced in &batch.unpaced {
             self.recorder.record_unpaced(unpaced);
-            self.tick.counts.add_unsent(unpaced.n);
+            self.tick.counts.add_n(Outcome::Unsent, unpaced.n);
         }
         for (outcome, latency_ns) in batch.journeys {
             self.recorder.record_journey(outcome, latency_ns);

@@ -168,11 +168,15 @@ fn record(thread: &Thread, operation: &Ready, ended: &Ended, left_at: Instant, d
     };
     let moment = due.map_or(left_at, |due| due.at);
     let since = |from: Instant, to: Instant| nanoseconds(to.saturating_duration_since(from));
-    let second = moment.saturating_duration_since(phase.start).as_secs();
+    let second_of = |moment: Instant| {
+        let second = moment.saturating_duration_since(phase.start).as_secs();
+        u32::try_from(second).unwrap_or(u32::MAX)
+    };
     thread.record(Sample {
         operation: operation.name,
         outcome: ended.outcome,
-        second: u32::try_from(second).unwrap_or(u32::MAX),
+        second: second_of(moment),
+        sent_second: second_of(left_at),
         latency_ns: since(moment, ended.at),
         service_ns: since(left_at, ended.at),
         lag_ns: since(moment, left_at),

@@ -101,6 +101,7 @@ impl OpenState {
                 operation: first.name,
                 outcome: Outcome::Unsent,
                 second: u32::try_from(second).unwrap_or(u32::MAX),
+                sent_second: 0,
                 latency_ns: waited,
                 service_ns: 0,
                 lag_ns: waited,

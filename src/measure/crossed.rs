@@ -131,6 +131,7 @@ mod tests {
                     Outcome::Error(ErrorClass::Status)
                 },
                 second: 0,
+                sent_second: 0,
                 latency_ns: 10_000_000,
                 service_ns: 10_000_000,
                 lag_ns: 0,
@@ -199,6 +200,7 @@ mod tests {
             operation: 0,
             outcome: Outcome::Error(ErrorClass::Reset),
             second: 0,
+            sent_second: 0,
             latency_ns: 1,
             service_ns: 1,
             lag_ns: 0,

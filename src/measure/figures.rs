@@ -33,25 +33,24 @@ pub struct Counts {
 impl Counts {
     /// Counts one request of the window.
     pub fn add(&mut self, outcome: Outcome) {
-        self.due += 1;
-        if outcome == Outcome::Unsent {
-            self.unsent += 1;
-            return;
-        }
-        self.requests += 1;
-        match outcome {
-            Outcome::Success => self.successes += 1,
-            Outcome::Refused => self.refused += 1,
-            Outcome::Error(class) => self.errors.add(class),
-            Outcome::Abandoned => self.abandoned += 1,
-            Outcome::Unsent => {}
-        }
+        self.add_n(outcome, 1);
     }
 
-    /// Counts so many requests that were due and never sent.
-    pub fn add_unsent(&mut self, n: u64) {
+    /// Counts so many requests of the window that ended alike.
+    pub fn add_n(&mut self, outcome: Outcome, n: u64) {
         self.due += n;
-        self.unsent += n;
+        if outcome == Outcome::Unsent {
+            self.unsent += n;
+            return;
+        }
+        self.requests += n;
+        match outcome {
+            Outcome::Success => self.successes += n,
+            Outcome::Refused => self.refused += n,
+            Outcome::Error(class) => self.errors.add_n(class, n),
+            Outcome::Abandoned => self.abandoned += n,
+            Outcome::Unsent => {}
+        }
     }
 
     /// Adds every count of another part of the same window.

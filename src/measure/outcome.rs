@@ -20,6 +20,26 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Every outcome, in the order of rows.
+    pub const ALL: [Self; 11] = [
+        Self::Success,
+        Self::Refused,
+        Self::Error(ErrorClass::Connect),
+        Self::Error(ErrorClass::Reset),
+        Self::Error(ErrorClass::Timeout),
+        Self::Error(ErrorClass::Status),
+        Self::Error(ErrorClass::Body),
+        Self::Error(ErrorClass::Protocol),
+        Self::Error(ErrorClass::Template),
+        Self::Abandoned,
+        Self::Unsent,
+    ];
+
+    /// The outcome of a code; `None` for other words.
+    pub fn of_code(code: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|outcome| outcome.code() == code)
+    }
+
     /// The code in tags of interval logs: `success`, `error.status`, `unsent`.
     pub fn code(self) -> &'static str {
         match self {
@@ -71,8 +91,8 @@ impl ErrorClass {
 }
 
 impl ErrorCounts {
-    /// Counts one failure.
-    pub fn add(&mut self, class: ErrorClass) {
+    /// Counts so many failures.
+    pub fn add_n(&mut self, class: ErrorClass, n: u64) {
         let count = match class {
             ErrorClass::Connect => &mut self.connect,
             ErrorClass::Reset => &mut self.reset,
@@ -82,6 +102,6 @@ impl ErrorCounts {
             ErrorClass::Protocol => &mut self.protocol,
             ErrorClass::Template => &mut self.template,
         };
-        *count += 1;
+        *count += n;
     }
 }

@@ -8,11 +8,12 @@
 //! **Invariant**: merging recorders gives exactly what one recorder would have
 //! given for all samples, in any order. See `summary` for what leaves here.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use super::latencies::{Latencies, SparseCounts};
-use super::{Counts, Figures, Interval, LatencyFigures, Outcome};
+use super::tag::operation_tag;
+use super::{Counts, Figures, Interval, LatencyFigures, Outcome, SentIn};
 
 /// Where a request's latency is counted from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub struct Sample {
     pub outcome: Outcome,
     /// Second of the phase it belongs to.
     pub second: u32,
+    /// Second of the phase in which it left; that one too unless it left later than it was due.
+    pub sent_second: u32,
     /// From its due time (open loop) or its send (closed loop) to its end.
     pub latency_ns: u64,
     /// From its send to its end.
@@ -71,22 +74,32 @@ pub struct Recorder {
     operations: Vec<OperationRecord>,
     generator_lag: Latencies,
     journeys: OperationRecord,
-    intervals: HashMap<(u32, u32, Outcome), SparseCounts>,
+    intervals: HashMap<(u32, u32, Outcome), Slice>,
 }
 
+/// What one interval is made of.
 #[derive(Debug, Clone, Default)]
-struct OperationRecord {
-    counts: Counts,
+struct Slice {
+    latencies: SparseCounts,
+    /// By the second in which they left, `None` after the right edge: requests that did not
+    /// leave in the second they belong to. Few, but for a service or generator that is behind.
+    left_later: BTreeMap<SentIn, u32>,
+}
+
+/// Counts and distributions of one operation.
+#[derive(Debug, Clone, Default)]
+pub(super) struct OperationRecord {
+    pub(super) counts: Counts,
     /// Requests and, of these, successes that left before the right edge.
-    sent_inside: u64,
-    successes_inside: u64,
-    latency: Latencies,
+    pub(super) sent_inside: u64,
+    pub(super) successes_inside: u64,
+    pub(super) latency: Latencies,
     service: Latencies,
     lag: Latencies,
 }
 
 impl OperationRecord {
-    fn merge(&mut self, other: &Self) {
+    pub(super) fn merge(&mut self, other: &Self) {
         self.counts.merge(&other.counts);
         self.sent_inside += other.sent_inside;
         self.successes_inside += other.successes_inside;
@@ -103,7 +116,7 @@ impl OperationRecord {
         }
     }
 
-    fn figures(&self, length: Duration, from: LatencyFrom) -> Figures {
+    pub(super) fn figures(&self, length: Duration, from: LatencyFrom) -> Figures {
         let per_second = |count: u64| {
             if length.is_zero() {
                 0.0
@@ -176,10 +189,20 @@ impl Recorder {
             record.lag.record(sample.lag_ns);
             self.generator_lag.record(sample.generator_lag_ns);
         }
-        self.intervals
+        let slice = self
+            .intervals
             .entry((sample.second, sample.operation, sample.outcome))
-            .or_default()
-            .record(sample.latency_ns);
+            .or_default();
+        slice.latencies.record(sample.latency_ns);
+        let is_sent_in_it = sample.is_sent_inside && sample.sent_second == sample.second;
+        if !is_sent_in_it && sample.outcome != Outcome::Unsent {
+            let sent = if sample.is_sent_inside {
+                SentIn::Second(sample.sent_second)
+            } else {
+                SentIn::Drain
+            };
+            *slice.left_later.entry(sent).or_default() += 1;
+        }
     }
 
     /// Records requests that the pacing never came to: unsent, and late by the
@@ -188,11 +211,12 @@ impl Recorder {
     /// **Panics**: when the operation's index is not one of the names'.
     pub fn record_unpaced(&mut self, unpaced: &Unpaced) {
         let record = &mut self.operations[unpaced.operation as usize];
-        record.counts.add_unsent(unpaced.n);
+        record.counts.add_n(Outcome::Unsent, unpaced.n);
         self.generator_lag.record_n(unpaced.waited_ns, unpaced.n);
         self.intervals
             .entry((unpaced.second, unpaced.operation, Outcome::Unsent))
             .or_default()
+            .latencies
             .record_n(unpaced.waited_ns, unpaced.n);
     }
 
@@ -216,8 +240,12 @@ impl Recorder {
         }
         self.generator_lag.merge(&other.generator_lag);
         self.journeys.merge(&other.journeys);
-        for (key, counts) in &other.intervals {
-            self.intervals.entry(*key).or_default().merge(counts);
+        for (key, other) in &other.intervals {
+            let slice = self.intervals.entry(*key).or_default();
+            slice.latencies.merge(&other.latencies);
+            for (sent, n) in &other.left_later {
+                *slice.left_later.entry(*sent).or_default() += n;
+            }
         }
     }
 
@@ -255,33 +283,13 @@ impl Recorder {
         intervals.sort_unstable_by_key(|(key, _)| *key);
         intervals
             .into_iter()
-            .map(|((second, operation, outcome), counts)| {
+            .map(|((second, operation, outcome), slice)| {
                 let tag = operation_tag(&self.names[operation as usize], outcome);
-                Interval::new(second, tag, counts.into_values())
+                Interval::new(second, tag, slice.latencies.into_values())
+                    .with_left_later(slice.left_later.into_iter().collect())
             })
             .collect()
     }
-}
-
-/// The tag of an interval: the operation, percent-encoded, a bar, the outcome's code.
-///
-/// **Source**: the interval log allows no space, comma or line end in a tag;
-/// what stays unencoded is RFC 3986's unreserved set.
-pub fn operation_tag(operation: &str, outcome: Outcome) -> String {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    let mut tag = String::with_capacity(operation.len() + 16);
-    for byte in operation.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            tag.push(char::from(byte));
-        } else {
-            tag.push('%');
-            tag.push(char::from(HEX[usize::from(byte >> 4)]));
-            tag.push(char::from(HEX[usize::from(byte & 15)]));
-        }
-    }
-    tag.push('|');
-    tag.push_str(outcome.code());
-    tag
 }
 
 #[cfg(test)]
@@ -303,6 +311,7 @@ mod tests {
             operation,
             outcome,
             second,
+            sent_second: second,
             latency_ns,
             service_ns: latency_ns / 2,
             lag_ns: latency_ns / 4,
@@ -312,26 +321,23 @@ mod tests {
     }
 
     fn any_sample() -> impl Strategy<Value = Sample> {
-        let outcome = prop::sample::select(vec![
-            Outcome::Success,
-            Outcome::Refused,
-            Outcome::Error(ErrorClass::Connect),
-            Outcome::Error(ErrorClass::Reset),
-            Outcome::Error(ErrorClass::Timeout),
-            Outcome::Error(ErrorClass::Status),
-            Outcome::Error(ErrorClass::Body),
-            Outcome::Error(ErrorClass::Protocol),
-            Outcome::Error(ErrorClass::Template),
-            Outcome::Abandoned,
-            Outcome::Unsent,
-        ]);
+        let outcome = prop::sample::select(Outcome::ALL.to_vec());
         let latency_ns = 100u64..900_000 * MS;
-        (0u32..3, outcome, 0u32..5, latency_ns, any::<bool>()).prop_map(
-            |(operation, outcome, second, latency_ns, is_sent_inside)| Sample {
-                is_sent_inside,
-                ..sample(operation, outcome, second, latency_ns)
-            },
+        (
+            0u32..3,
+            outcome,
+            0u32..5,
+            0u32..3,
+            latency_ns,
+            any::<bool>(),
         )
+            .prop_map(
+                |(operation, outcome, second, later, latency_ns, is_sent_inside)| Sample {
+                    is_sent_inside,
+                    sent_second: second + later,
+                    ..sample(operation, outcome, second, latency_ns)
+                },
+            )
     }
 
     fn record(samples: &[Sample]) -> Recorder {
@@ -447,18 +453,6 @@ mod tests {
         let figures = record(&[sample(0, Outcome::Refused, 0, MS)]).total(LENGTH);
         assert_eq!(figures.latency_ms.p99, None);
         assert_eq!(figures.p99_due_ms, None);
-    }
-
-    #[test]
-    fn tags_survive_bars_spaces_and_commas_in_names() {
-        assert_eq!(
-            operation_tag("create Patient", Outcome::Success),
-            "create%20Patient|success"
-        );
-        assert_eq!(
-            operation_tag("drop|it, ü", Outcome::Error(ErrorClass::Status)),
-            "drop%7Cit%2C%20%C3%BC|error.status"
-        );
     }
 
     #[test]

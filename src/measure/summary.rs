@@ -65,6 +65,16 @@ pub struct Interval {
     /// operation contains: `create%20Patient|success`, `read|error.status`.
     pub tag: String,
     values: Vec<(u64, u32)>,
+    left_later: Vec<(SentIn, u32)>,
+}
+
+/// When a request left that did not leave in the second it belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SentIn {
+    /// In this second of the window.
+    Second(u32),
+    /// After the window's right edge: no part of any rate.
+    Drain,
 }
 
 impl Interval {
@@ -74,12 +84,29 @@ impl Interval {
             second,
             tag,
             values,
+            left_later: Vec::new(),
         }
+    }
+
+    /// The same, with what is known of requests that left later than they were due.
+    pub fn with_left_later(self, left_later: Vec<(SentIn, u32)>) -> Self {
+        Self { left_later, ..self }
     }
 
     /// The (time, count) pairs, ascending. **Units**: nanoseconds.
     pub fn values(&self) -> &[(u64, u32)] {
         &self.values
+    }
+
+    /// How many requests it holds.
+    pub fn n_requests(&self) -> u64 {
+        self.values.iter().map(|(_, n)| u64::from(*n)).sum()
+    }
+
+    /// How many requests of it left in another second than its own, and in which.
+    /// **Shape**: ascending; empty in a closed loop.
+    pub fn left_later(&self) -> &[(SentIn, u32)] {
+        &self.left_later
     }
 
     /// The histogram, built anew: 1 us to 600 s in nanoseconds, three digits.

@@ -12,6 +12,7 @@
 mod best;
 mod console;
 mod crossed;
+mod cuts;
 mod doctor;
 mod exchange;
 mod images;
@@ -26,6 +27,7 @@ mod table;
 pub use best::best_tables;
 pub use console::ConsoleReporter;
 pub use crossed::crossed_lines;
+pub use cuts::{cuts_json, cuts_table};
 pub use doctor::{Check, CheckState, doctor_text};
 pub use exchange::{exchange_text, exchanges_json};
 pub use images::ImageLines;

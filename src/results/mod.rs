@@ -7,14 +7,18 @@
 //! Read on: `row.rs` (what a row is), `columns.rs` (how it is spelled), then the
 //! writers (`trials_csv.rs`, `operations_csv.rs`, `histogram_log.rs`,
 //! `manifest.rs`), where they put things (`folder.rs`), the reader
-//! (`reader.rs`), and what is asked of rows (`cells.rs`, `best.rs`, `parity.rs`).
+//! (`reader.rs`), and what is asked of rows (`cells.rs`, `best.rs`, `parity.rs`) and of
+//! histograms (`histogram_reader.rs`, `cuts.rs`).
 mod append;
 mod best;
 mod cells;
 mod columns;
+mod cuts;
+mod cuts_csv;
 mod error;
 mod folder;
 mod histogram_log;
+mod histogram_reader;
 mod manifest;
 mod number;
 mod operations_csv;
@@ -30,6 +34,8 @@ pub use cells::{
     CellFigures, Gathered, LostRepeat, Measure, PercentileBasis, Repeat, WindowChoice, gather,
     sort_levels, tier_level,
 };
+pub use cuts::{Cut, Part, WindowCut, cut_windows};
+pub use cuts_csv::cuts_csv;
 pub use error::ResultsError;
 pub use folder::{RunFolder, RunsFolder, run_id};
 pub use histogram_log::write_histogram_log;

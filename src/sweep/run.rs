@@ -465,6 +465,7 @@ fn keep_trial(
         write_histogram_log(
             &path,
             &window.summary.intervals,
+            window.summary.length,
             clock.epoch_s(window.summary.started),
         )
         .map_err(failed)?;

@@ -117,7 +117,7 @@ impl Windows {
                 }
             }
             Ended::Dropped { scenario, at_ns, n } => {
-                self.tick.add_unsent(n);
+                self.tick.add_n(Outcome::Unsent, n);
                 if let Some((at, recorded)) = self.at(at_ns, &scenario) {
                     recorded.arrivals += n;
                     recorded.dropped += n;
@@ -261,6 +261,7 @@ impl Recorded {
             operation,
             outcome,
             second: second_of(at_ns),
+            sent_second: second_of(at_ns),
             latency_ns: duration_ns,
             service_ns: duration_ns,
             lag_ns: 0,
