@@ -8,6 +8,8 @@
 //! **Invariant**: whatever the bytes, reading ends: every byte is looked at a bounded number
 //! of times, and what is kept is bounded.
 
+use std::cell::RefCell;
+
 use httparse::{ParserConfig, Status};
 
 use super::client::ClientError;
@@ -229,9 +231,10 @@ impl AnswerReader {
             self.answer.head.extend_from_slice(bytes);
             &self.answer.head
         };
-        // A head that drips in is looked at once a line.
-        let may_be_whole = bytes.contains(&b'\n');
-        let found = if may_be_whole || n_before == 0 {
+        let found = if n_before == 0 {
+            parse_again(text, self.answers_head)?
+        } else if bytes.contains(&b'\n') {
+            // A head that drips in is looked at once a line.
             parse(text, self.answers_head)?
         } else {
             None
@@ -383,8 +386,49 @@ fn protocol(message: impl Into<String>) -> ClientError {
     ClientError::new(ErrorClass::Protocol, message)
 }
 
-/// What a whole head says.
+thread_local! {
+    /// The last head of this thread's answers, and what it says. Servers send the same head
+    /// again and again for a second or longer, and comparing is a tenth of parsing.
+    static KNOWN: RefCell<Option<Known>> = const { RefCell::new(None) };
+}
+
+/// A head that has been parsed.
 #[derive(Debug)]
+struct Known {
+    text: Vec<u8>,
+    answers_head: bool,
+    head: Head,
+}
+
+/// Reads a head as [`parse`] does, at once where its bytes are those of the last one.
+fn parse_again(text: &[u8], answers_head: bool) -> Result<Option<Head>, ClientError> {
+    KNOWN.with_borrow_mut(|known| {
+        if let Some(known) = known
+            && known.answers_head == answers_head
+            // It ends with an empty line, so what follows in the text is no part of it.
+            && text.starts_with(&known.text)
+        {
+            return Ok(Some(known.head.clone()));
+        }
+        let parsed = parse(text, answers_head)?;
+        if let Some(head) = &parsed {
+            let known = known.get_or_insert_with(|| Known {
+                text: Vec::new(),
+                answers_head,
+                head: head.clone(),
+            });
+            known.text.clear();
+            known.text.shrink_to(KEPT_CAPACITY);
+            known.text.extend_from_slice(&text[..head.length]);
+            known.answers_head = answers_head;
+            known.head.clone_from(head);
+        }
+        Ok(parsed)
+    })
+}
+
+/// What a whole head says.
+#[derive(Debug, Clone)]
 struct Head {
     status: u16,
     length: usize,

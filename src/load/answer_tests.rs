@@ -410,3 +410,34 @@ proptest! {
         prop_assert_eq!(at_once, in_pieces);
     }
 }
+
+#[test]
+fn a_head_that_came_before_is_understood_as_a_new_one() {
+    let texts = [
+        "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
+        "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno",
+        "HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\nok",
+        "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok",
+        "HTTP/1.1 200 OK\n\nHTTP/1.1 200 OK\n\n",
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\nok",
+    ];
+    let asked = texts.map(|text| [(text, false), (text, true)]).concat();
+    let say = |(text, answers_head): (&str, bool)| {
+        read(&[text.as_bytes()], Keep::All, answers_head).map(|(answer, is_reusable)| {
+            let Answer {
+                status, head, body, ..
+            } = answer;
+            (status, head, body, is_reusable)
+        })
+    };
+    for before in &asked {
+        for again in &asked {
+            // A thread of its own has seen nothing yet.
+            let fresh = std::thread::scope(|scope| scope.spawn(|| say(*again)).join().unwrap());
+            let _ = say(*before);
+            assert_eq!(say(*again), fresh, "{again:?} after {before:?}");
+            assert_eq!(say(*again), fresh, "{again:?} twice, after {before:?}");
+        }
+    }
+}

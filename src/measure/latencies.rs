@@ -5,6 +5,7 @@
 //! Bounds and digits of every histogram of the project are declared here once.
 
 use hdrhistogram::Histogram;
+use itertools::Itertools as _;
 
 use super::LatencyFigures;
 
@@ -156,7 +157,8 @@ pub struct SparseCounts {
     counts: Vec<(u32, u32)>,
 }
 
-/// So many values wait before they are sorted in: 2 KB at most.
+/// So many values wait at least before they are sorted in: 2 KB. As many as there are
+/// buckets may, so that sorting in costs the same for each value, however many there are.
 const PENDING_VALUES: usize = 512;
 
 impl SparseCounts {
@@ -164,7 +166,7 @@ impl SparseCounts {
     pub fn record(&mut self, ns: u64) {
         self.pending
             .push(bucket_of(ns.clamp(LOWEST_NS, HIGHEST_NS)));
-        if self.pending.len() >= PENDING_VALUES {
+        if self.pending.len() >= PENDING_VALUES.max(self.counts.len()) {
             self.settle();
         }
     }
@@ -180,13 +182,9 @@ impl SparseCounts {
 
     /// Adds all counts of another.
     pub fn merge(&mut self, other: &Self) {
+        self.pending.extend_from_slice(&other.pending);
         self.settle();
-        let mut merged = Vec::with_capacity(self.counts.len() + other.counts.len());
-        merged.append(&mut self.counts);
-        merged.extend_from_slice(&other.counts);
-        merged.extend(other.pending.iter().map(|bucket| (*bucket, 1)));
-        merged.sort_unstable_by_key(|(bucket, _)| *bucket);
-        self.counts = collapse(merged);
+        self.counts = merged(&self.counts, other.counts.iter().copied());
     }
 
     /// (lowest value of the bucket, count), ascending. **Units**: nanoseconds.
@@ -202,10 +200,11 @@ impl SparseCounts {
         if self.pending.is_empty() {
             return;
         }
-        let mut all = std::mem::take(&mut self.counts);
-        all.extend(self.pending.drain(..).map(|bucket| (bucket, 1)));
-        all.sort_unstable_by_key(|(bucket, _)| *bucket);
-        self.counts = collapse(all);
+        self.pending.sort_unstable();
+        self.counts = merged(
+            &self.counts,
+            self.pending.drain(..).map(|bucket| (bucket, 1)),
+        );
     }
 }
 
@@ -214,17 +213,20 @@ fn saturated(n: u64) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
-/// Sums neighbours with the same bucket.
-fn collapse(sorted: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
-    let mut collapsed: Vec<(u32, u32)> = Vec::with_capacity(sorted.len());
-    for (bucket, count) in sorted {
-        match collapsed.last_mut() {
+/// Both as one, ascending, with equal buckets summed; both must be ascending.
+fn merged(
+    counts: &[(u32, u32)],
+    more: impl ExactSizeIterator<Item = (u32, u32)>,
+) -> Vec<(u32, u32)> {
+    let mut sums: Vec<(u32, u32)> = Vec::with_capacity(counts.len() + more.len());
+    for (bucket, count) in counts.iter().copied().merge(more) {
+        match sums.last_mut() {
             Some(last) if last.0 == bucket => last.1 = last.1.saturating_add(count),
-            _ => collapsed.push((bucket, count)),
+            _ => sums.push((bucket, count)),
         }
     }
-    collapsed.shrink_to_fit();
-    collapsed
+    sums.shrink_to_fit();
+    sums
 }
 
 /// The bucket an HdrHistogram of our bounds and digits would use, as shift and step.
