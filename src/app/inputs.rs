@@ -10,6 +10,7 @@ use indexmap::IndexMap;
 use super::environment::Environment;
 use super::error::AppError;
 use super::jobs::check_reached;
+use super::journeys::{check_beside, shared_rows};
 use super::script::Scripts;
 use super::state::{check_kept, check_names, check_stack_state, seed_workload};
 use crate::cli::MatrixArgs;
@@ -69,6 +70,7 @@ impl Inputs {
         if let Some((workload, _)) = &workload {
             check_workload_names(&sweep, workload, &settings, environment, &mut problems);
             check_threshold_operations(&sweep, workload, &mut problems);
+            check_beside(&sweep, workload, &mut problems);
         }
         let mut scripts = Scripts::first(&mut sweep, &settings, environment, &mut problems)?;
         check_names(&sweep, &compose, folder, &mut problems);
@@ -138,6 +140,10 @@ impl Inputs {
             inputs.plan.retain("--only", only)?;
             let is_left_out = |cell: &Cell| inputs.plan.cell_by_id(cell.id().as_str()).is_none();
             inputs.unselected = all.into_iter().filter(is_left_out).collect();
+        }
+        if let Some(workload) = &inputs.workload {
+            let shared = shared_rows(&inputs.plan, workload);
+            inputs.plan.warnings.extend(shared);
         }
         scripts.read_cells(&inputs.sweep, &mut inputs.plan, &inputs.settings)?;
         inputs.workload_bytes.extend(scripts.files(inputs.folder()));

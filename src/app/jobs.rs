@@ -12,7 +12,7 @@ use super::isolation::Isolated;
 use super::state::{hooks_of, state_plan};
 use crate::cpus::CpuSet;
 use crate::engine::{CpuPlan, LaunchTarget, cpu_limit, network_mode};
-use crate::load::{AbortRule, Arrivals, LoadModel, PhasePlan};
+use crate::load::{AbortRule, Arrivals, Beside, LoadModel, PhasePlan};
 use crate::matrix::{
     self, ASSUMED_DEAD_TIME, Answers, Cell, CellLoad, CellPhase, PlannedTrial, Prove, Sweep,
     ThresholdRule,
@@ -207,6 +207,16 @@ fn job_phase(sweep: &Sweep, cell: &Cell, phase: CellPhase) -> JobPhase {
                 })
                 .collect(),
             ramp_from: phase.ramp_from,
+            beside: phase
+                .beside
+                .into_iter()
+                .map(|own| Beside {
+                    journey: own.journey.value,
+                    requests_per_second: own.requests_per_second,
+                    arrivals: arrivals(own.arrivals),
+                    max_in_flight: own.max_in_flight,
+                })
+                .collect(),
             model: match phase.model {
                 CellLoad::Closed { users } => LoadModel::Closed { users },
                 CellLoad::Script { is_open } => LoadModel::Script { is_open },
@@ -216,15 +226,19 @@ fn job_phase(sweep: &Sweep, cell: &Cell, phase: CellPhase) -> JobPhase {
                     max_in_flight,
                 } => LoadModel::Open {
                     requests_per_second,
-                    arrivals: match arrivals {
-                        matrix::Arrivals::Uniform => Arrivals::Uniform,
-                        matrix::Arrivals::Poisson => Arrivals::Poisson,
-                    },
+                    arrivals: self::arrivals(arrivals),
                     max_in_flight,
                 },
             },
         },
         hooks,
+    }
+}
+
+fn arrivals(arrivals: matrix::Arrivals) -> Arrivals {
+    match arrivals {
+        matrix::Arrivals::Uniform => Arrivals::Uniform,
+        matrix::Arrivals::Poisson => Arrivals::Poisson,
     }
 }
 

@@ -125,6 +125,7 @@ fn phases(arguments: &LoadArgs, model: LoadModel) -> Vec<PhasePlan> {
         window: true,
         model,
         ramp_from: None,
+        beside: Vec::new(),
         duration: arguments.duration,
         abort_on: arguments.thresholds.iter().filter_map(rule).collect(),
         held: false,
@@ -285,13 +286,13 @@ async fn send_once(
     for (index, exchange) in in_words.enumerate() {
         let text = exchange_text(
             index + 1,
-            workload.requests_per_journey(),
+            workload.requests_once(),
             exchange,
             arguments.verbose,
         );
         printer.data(&secrets.redact(&text));
     }
-    let left = workload.requests_per_journey() - exchanges.len();
+    let left = workload.requests_once() - exchanges.len();
     if left > 0 {
         printer.note(&format!(
             "{left} steps were not attempted: the journey ended at its first failure"

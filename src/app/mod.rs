@@ -17,6 +17,7 @@ mod inputs;
 mod interrupt;
 mod isolation;
 mod jobs;
+mod journeys;
 mod load;
 mod manifest;
 mod plan;

@@ -8,6 +8,7 @@ use super::environment::Environment;
 use super::error::{AppError, Outcome};
 use super::inputs::Inputs;
 use super::isolation::plan_here;
+use super::journeys::journeys_text;
 use super::state::state_plan;
 use crate::cli::{CheckArgs, PlanArgs};
 use crate::engine::{CloneWay, DockerEngine, GoldenFacts, Unsupported, check_builds, check_stack};
@@ -40,8 +41,7 @@ pub(super) fn check(
         counted(inputs.plan.cells.len(), "cell"),
         counted(services, "service"),
         match (&inputs.workload, &inputs.scripts.binary) {
-            (Some(workload), _) =>
-                counted(workload.requests_per_journey(), "request") + " a journey",
+            (Some(workload), _) => journeys_text(workload),
             (None, Some(binary)) => format!("a script for k6 {}", binary.version),
             (None, None) => "nothing to send".to_owned(),
         },
@@ -196,7 +196,7 @@ pub(super) fn refuse_unsupported(stacks: &[Arc<Stack>]) -> Result<(), AppError> 
 }
 
 /// `1 cell`, `2 cells`.
-fn counted(n: usize, what: &str) -> String {
+pub(super) fn counted(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 

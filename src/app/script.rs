@@ -352,6 +352,7 @@ fn phases(windows: &[Phase], stretches: &[Stretch]) -> Vec<Phase> {
             location: location.clone(),
             answers: window.and_then(|window| window.answers),
             breakpoint_at: None,
+            beside: Vec::new(),
             stages: vec![Stage {
                 load: script_load(window, stretch, location),
                 share: 1.0,

@@ -4,14 +4,16 @@
 //! where the target has n. Users that the
 //! next phase keeps go on without a break; those it does not keep end after the
 //! request they are in. On a ramp users come, or go, one by one and evenly spaced:
-//! the highest number comes last and goes first.
+//! the highest number comes last and goes first. Which journey a user makes next, `mix` says.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use super::journey::{self, JourneyEnd, PAUSE};
+use super::mix::draw;
 use super::plan::LoadModel;
-use super::slot::Sitter;
+use super::setup::{self, Renew};
+use super::slot::{Seat, Sitter};
 use super::thread::{PhaseClock, Thread};
 
 /// What a phase thinks of a user at some moment.
@@ -83,6 +85,7 @@ async fn run_user(thread: Rc<Thread>, user: u32, start: Instant) {
     thread.timer.sleep_until(start).await;
     let sitter = Sitter::User(user);
     let mut seat = thread.take_seat(sitter, u64::from(user));
+    let mut n_journeys = 0;
     while let Some(phase) = thread.phase() {
         match stay_of(&phase, user, Instant::now()) {
             Stay::Wanted => {}
@@ -92,7 +95,16 @@ async fn run_user(thread: Rc<Thread>, user: u32, start: Instant) {
             }
             Stay::Over => break,
         }
-        let end = journey::run(&thread, &mut seat, None).await;
+        if setup::is_needed(&thread.plan.prepared, &seat, Renew::Late) {
+            if !setup::make_ready(&thread, &mut seat, Renew::Late).await {
+                setup::pause(&thread, &seat).await;
+            }
+            // The phase may be another one by now.
+            continue;
+        }
+        let index = next_journey(&thread, &mut seat, phase.index, n_journeys);
+        n_journeys += 1;
+        let end = journey::run(&thread, &mut seat, index, None).await;
         if matches!(end, JourneyEnd::Aborted | JourneyEnd::Fruitless) {
             let now = Instant::now();
             thread.wait(&seat.slot, now, now + PAUSE).await;
@@ -100,6 +112,20 @@ async fn run_user(thread: Rc<Thread>, user: u32, start: Instant) {
     }
     thread.put_seat(seat);
     thread.users.borrow_mut().remove(&user);
+}
+
+/// The user's next journey, with its rows of data files.
+fn next_journey(thread: &Thread, seat: &mut Seat, phase: usize, n_journeys: u64) -> usize {
+    let plan = &thread.plan;
+    let mix = &plan.phases[phase].mix;
+    if !mix.is_drawn() && plan.prepared.data.is_empty() {
+        return mix.journey(0);
+    }
+    let drawn = draw(plan.seed, u64::from(seat.user), n_journeys);
+    let index = mix.journey_of_user(seat.user, drawn);
+    let sets = &plan.prepared.journeys[index].data;
+    setup::pick_rows(plan, sets, seat.user, drawn, &mut seat.rows);
+    index
 }
 
 #[cfg(test)]

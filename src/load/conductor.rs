@@ -6,6 +6,7 @@
 //!
 //! **Invariant**: lifecycle signals are never lost, ticks may be.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -14,10 +15,13 @@ use tokio::sync::mpsc as signals;
 use super::closed::most_users;
 use super::generator::{LEAD, LoadError};
 use super::plan::{AbortRule, LoadModel, LoadSignal, PhasePlan, Tick};
+use super::setup::set_up_load;
 use super::thread::{Batch, Command, PhaseClock, Report, Totals};
+use super::thread_plan::ThreadPlan;
+use super::workload::SetupScope;
 use crate::measure::{
-    Counts, Crossed, Latencies, LatencyFrom, Outcome, Recorder, WindowSummary, crossed,
-    crossed_so_far,
+    BesideSummary, Counts, Crossed, Latencies, LatencyFrom, Outcome, Recorder, WindowSummary,
+    crossed, crossed_so_far,
 };
 use crate::threshold::Threshold;
 
@@ -29,7 +33,7 @@ const FAILURES_KEPT: usize = 10;
 const CLOSE_LIMIT: Duration = Duration::from_mins(1);
 
 pub(super) struct Conductor {
-    pub(super) names: Vec<String>,
+    pub(super) plan: Arc<ThreadPlan>,
     pub(super) phases: Vec<PhasePlan>,
     pub(super) drain: Duration,
     pub(super) commands: Vec<signals::UnboundedSender<Command>>,
@@ -37,7 +41,11 @@ pub(super) struct Conductor {
     pub(super) signals: signals::Sender<LoadSignal>,
     /// Places that ticks must leave free.
     pub(super) n_lifecycle: usize,
+    pub(super) set_ups: SetUps,
 }
+
+/// How often a set-up of the whole load looks whether it is still wanted.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Whether to go on.
 enum Flow {
@@ -61,9 +69,19 @@ struct Collected {
     failures: Vec<String>,
 }
 
+/// Set-ups of users so far, in all phases.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct SetUps {
+    done: u64,
+    failed: u64,
+}
+
 impl Conductor {
     /// Runs all phases.
     pub(super) fn run(mut self) -> Result<(), LoadError> {
+        if !matches!(self.set_up()?, Flow::GoOn) {
+            return Ok(());
+        }
         for index in 0..self.phases.len() {
             if self.phases[index].held && !matches!(self.hold(index)?, Flow::GoOn) {
                 return Ok(());
@@ -73,6 +91,42 @@ impl Conductor {
             }
         }
         Ok(())
+    }
+
+    /// Does what comes once before all journeys.
+    fn set_up(&self) -> Result<Flow, LoadError> {
+        let mut setups = self.plan.prepared.setups.iter();
+        if !setups.any(|setup| setup.scope == SetupScope::Trial) {
+            return Ok(Flow::GoOn);
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|source| LoadError::Thread {
+                thread: self.commands.len(),
+                source,
+            })?;
+        runtime.block_on(async {
+            let mut setting_up = std::pin::pin!(set_up_load(&self.plan));
+            loop {
+                match tokio::time::timeout(LOOK_EVERY, setting_up.as_mut()).await {
+                    Ok(Ok(captured)) => {
+                        // Set once: the conductor runs once.
+                        let _ = self.plan.of_trial.set(captured);
+                        return Ok(Flow::GoOn);
+                    }
+                    Ok(Err(why)) => return Err(LoadError::SetUp(why)),
+                    Err(_) => match self.inbox.try_recv() {
+                        Ok(Report::Stop) => return Ok(Flow::Stop),
+                        Ok(Report::Broken { thread, message }) => {
+                            return Err(LoadError::Broken { thread, message });
+                        }
+                        // Nothing else is said before the first phase.
+                        _ => {}
+                    },
+                }
+            }
+        })
     }
 
     /// Waits for leave to begin a phase. What the threads report meanwhile belongs to
@@ -103,7 +157,7 @@ impl Conductor {
             model,
             ramp_from: phase.ramp_from,
         };
-        let mut collected = Collected::new(clock, self.names.clone(), self.commands.len());
+        let mut collected = Collected::new(clock, &self.plan, self.commands.len());
         self.tell(|| Command::Begin(clock));
         let stopped = |flow| !matches!(flow, Flow::GoOn);
         if stopped(self.collect(&mut collected, clock.start, |_| false)?) {
@@ -150,7 +204,8 @@ impl Conductor {
                 message: format!("it did not close the phase within {CLOSE_LIMIT:?}"),
             });
         }
-        let summary = summarise(collected, length);
+        self.count_set_ups(&collected)?;
+        let summary = summarise(collected, length, &self.plan);
         let rules = self.abort_rules(index).map(|rule| &rule.threshold);
         let crossed = crossed(&summary, rules).into_iter().next();
         self.signal(LoadSignal::PhaseSummed {
@@ -168,6 +223,22 @@ impl Conductor {
             is_whole: true,
         });
         Ok(Flow::Stop)
+    }
+
+    /// A load whose users have never been ready has measured nothing but that.
+    fn count_set_ups(&mut self, collected: &Collected) -> Result<(), LoadError> {
+        for totals in collected.totals.iter().flatten() {
+            self.set_ups.done += totals.setups;
+            self.set_ups.failed += totals.setups_failed;
+        }
+        let SetUps { done, failed } = self.set_ups;
+        if done > 0 || failed == 0 {
+            return Ok(());
+        }
+        let last = collected.failures.last().map_or("", String::as_str);
+        Err(LoadError::SetUp(format!(
+            "no virtual user was ever ready, {failed} tries failed, the last: {last}"
+        )))
     }
 
     fn tell(&self, command: impl Fn() -> Command) {
@@ -274,14 +345,14 @@ impl Conductor {
 }
 
 impl Collected {
-    fn new(clock: PhaseClock, names: Vec<String>, n_threads: usize) -> Self {
+    fn new(clock: PhaseClock, plan: &ThreadPlan, n_threads: usize) -> Self {
         let latency_from = match clock.model {
             LoadModel::Closed { .. } | LoadModel::Script { .. } => LatencyFrom::Send,
             LoadModel::Open { .. } => LatencyFrom::Due,
         };
         Self {
             clock,
-            recorder: Recorder::new(names, latency_from),
+            recorder: recorder(clock.index, plan, latency_from),
             tick: Tick {
                 phase: clock.index,
                 ..Tick::default()
@@ -306,8 +377,9 @@ impl Collected {
             self.recorder.record_unpaced(unpaced);
             self.tick.counts.add_n(Outcome::Unsent, unpaced.n);
         }
-        for (outcome, latency_ns) in batch.journeys {
-            self.recorder.record_journey(outcome, latency_ns);
+        for (journey, outcome, latency_ns) in batch.journeys {
+            self.recorder
+                .record_journey_of(journey, outcome, latency_ns);
         }
         self.failures.extend(batch.failures);
         let n_old = self.failures.len().saturating_sub(FAILURES_KEPT);
@@ -315,7 +387,24 @@ impl Collected {
     }
 }
 
-fn summarise(collected: Collected, length: Duration) -> WindowSummary {
+fn recorder(phase: usize, plan: &ThreadPlan, latency_from: LatencyFrom) -> Recorder {
+    let prepared = &plan.prepared;
+    let loads = &plan.phases[phase];
+    let is_beside: Vec<bool> = (0..prepared.journeys.len())
+        .map(|journey| loads.has_beside(journey))
+        .collect();
+    let operations = loads.beside.iter().flat_map(|beside| {
+        let steps = prepared.of_journey(beside.journey).iter();
+        steps.map(|step| step.name as usize)
+    });
+    let names = prepared.journeys.iter();
+    let names = names.map(|journey| journey.name.clone()).collect();
+    Recorder::new(prepared.names.clone(), latency_from)
+        .with_journeys(names, is_beside)
+        .with_operations_beside(operations)
+}
+
+fn summarise(collected: Collected, length: Duration, plan: &ThreadPlan) -> WindowSummary {
     let Collected {
         clock,
         recorder,
@@ -340,6 +429,19 @@ fn summarise(collected: Collected, length: Duration) -> WindowSummary {
         total,
         operations: recorder.operations(length),
         journeys: recorder.journeys(length),
+        journeys_by_name: recorder.journeys_by_name(length),
+        beside: plan.phases[clock.index]
+            .beside
+            .iter()
+            .map(|beside| {
+                let steps = plan.prepared.of_journey(beside.journey).iter();
+                BesideSummary {
+                    journey: plan.prepared.journeys[beside.journey].name.clone(),
+                    planned_rate_rps: beside.requests_per_second,
+                    requests: recorder.together(steps.map(|step| step.name), length),
+                }
+            })
+            .collect(),
         arrivals: sum(|totals| totals.arrivals),
         not_attempted: sum(|totals| totals.not_attempted),
         generator_cpu: time(|totals| totals.cpu),

@@ -3,16 +3,16 @@
 //! Every name is resolved for every row here, so that 'captured by an earlier
 //! step' is checked exactly; what remains are operations. Opens body files.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 
 use http::header::{CONTENT_TYPE, HeaderName};
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use super::step_file::{Json, Step, StepBody, Text};
+use super::step_file::{Expected, Json, Step, StepBody, Text};
 use super::template::{JsonTemplate, Piece, Pieces, Scope, Template, TemplateError};
-use super::workload::{Body, Capture, CaptureSource, Expect, Operation, VariableUse};
+use super::workload::{Body, Capture, CaptureSource, Expect, Operation, RepeatUntil, VariableUse};
 use super::workload_file::{BodyFile, Shared};
 use crate::problem::{Location, Problem, nearest};
 use crate::toml_file::{Notes, Quoted};
@@ -25,26 +25,55 @@ pub(super) struct Expander {
     pub(super) operations: Vec<Operation>,
     pub(super) captures: Vec<String>,
     pub(super) externals: IndexMap<String, VariableUse>,
-    /// Every capture of the whole file, so that 'not yet captured' is told from 'unknown'.
+    /// Captures of what is being expanded, so that 'not yet captured' is told from 'unknown'.
     all_captures: HashSet<String>,
+    /// Captures of journeys and set-ups before it, likewise.
+    others: HashSet<String>,
+    /// Slots of captures that are known by now.
+    visible: HashSet<usize>,
+    /// Of these, those of set-ups: every journey begins with them.
+    kept: HashSet<usize>,
+    /// Data sets that are asked for.
+    used_data: BTreeSet<usize>,
     /// Whether every line of the file is there: a name may be defined on one
     /// that was taken out for its syntax, and is then not blamed.
     is_whole: bool,
 }
 
+/// Whether later steps of the file know what was captured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keeps {
+    /// All of it: a set-up.
+    All,
+    /// None of it: a journey.
+    Nothing,
+}
+
 impl Expander {
-    pub(super) fn new(base: PathBuf, shared: Shared, steps: &[Step], is_whole: bool) -> Self {
-        let mut expander = Self {
+    pub(super) fn new(base: PathBuf, shared: Shared, is_whole: bool) -> Self {
+        Self {
             base,
             shared,
             operations: Vec::new(),
             captures: Vec::new(),
             externals: IndexMap::new(),
             all_captures: HashSet::new(),
+            others: HashSet::new(),
+            visible: HashSet::new(),
+            kept: HashSet::new(),
+            used_data: BTreeSet::new(),
             is_whole,
-        };
+        }
+    }
+
+    /// From here on the steps of one journey or set-up come: only their captures, and
+    /// those of set-ups before, are known to them.
+    pub(super) fn begin(&mut self, steps: &[Step]) {
+        self.visible.clone_from(&self.kept);
+        let before = std::mem::take(&mut self.all_captures);
+        self.others.extend(before);
         for step in steps {
-            for row in expander.rows(step) {
+            for row in self.rows(step) {
                 for ((_, template), _) in &step.captures {
                     let mut scope = Row {
                         each: step.each.as_deref(),
@@ -54,11 +83,18 @@ impl Expander {
                         .resolve(&mut scope)
                         .ok()
                         .and_then(|name| name.as_text());
-                    expander.all_captures.extend(name);
+                    self.all_captures.extend(name);
                 }
             }
         }
-        expander
+    }
+
+    /// Ends what `begin` began; the data sets of which it takes rows.
+    pub(super) fn end(&mut self, keeps: Keeps) -> Vec<usize> {
+        if keeps == Keeps::All {
+            self.kept.clone_from(&self.visible);
+        }
+        std::mem::take(&mut self.used_data).into_iter().collect()
     }
 
     /// The rows a step loops over; one empty row without a loop.
@@ -105,15 +141,14 @@ impl Expander {
         if is_json && !headers.iter().any(|(name, _)| name == CONTENT_TYPE) {
             headers.push((CONTENT_TYPE, Pieces::text("application/json")));
         }
-        let expect = Expect {
-            statuses: step.statuses.clone(),
-            json: step
-                .expect_json
-                .iter()
-                .map(|(path, value)| (path.clone(), resolver.json(value)))
-                .collect(),
-            contains: step.contains.as_ref().map(|text| resolver.text(text)),
-        };
+        let expect = resolver.expect(&step.expect);
+        let repeat = step.repeat.as_ref().map(|own| {
+            Box::new(RepeatUntil {
+                until: resolver.expect(&own.until),
+                every: own.every,
+                at_most: own.at_most,
+            })
+        });
         let name = match &step.name {
             Some(text) => resolver.name(text),
             None => Pieces::text(format!(
@@ -136,6 +171,7 @@ impl Expander {
             expect,
             captures,
             think: step.think,
+            repeat,
         });
     }
 }
@@ -178,6 +214,18 @@ impl Resolver<'_, '_, '_> {
         resolved.unwrap_or_else(|never| match never {})
     }
 
+    fn expect(&mut self, expected: &Expected) -> Expect {
+        Expect {
+            statuses: expected.statuses.clone(),
+            json: expected
+                .json
+                .iter()
+                .map(|(path, value)| (path.clone(), self.json(value)))
+                .collect(),
+            contains: expected.contains.as_ref().map(|text| self.text(text)),
+        }
+    }
+
     /// The name of an operation must be the same for every request of it.
     fn name(&mut self, text: &Text) -> Pieces {
         let pieces = self.text(text);
@@ -190,7 +238,8 @@ impl Resolver<'_, '_, '_> {
             | Piece::Uuid
             | Piece::Counter
             | Piece::Random(..)
-            | Piece::User => false,
+            | Piece::User
+            | Piece::Data { .. } => false,
         };
         let changing = pieces.pieces().iter().position(|piece| !is_fixed(piece));
         if let Some(index) = changing {
@@ -240,6 +289,7 @@ impl Resolver<'_, '_, '_> {
                 captures.push(name_text);
                 captures.len() - 1
             });
+        self.expander.visible.insert(slot);
         Some(Capture {
             slot,
             source: source.clone(),
@@ -356,6 +406,44 @@ struct StepScope<'a> {
     at: &'a dyn Fn(usize) -> Location,
 }
 
+impl StepScope<'_> {
+    /// The value of a data file: `rest` is the name behind `data.`.
+    fn data(&mut self, name: &str, rest: &str) -> Result<Piece, String> {
+        let (set_name, column_name) = rest.split_once('.').unwrap_or((rest, ""));
+        let sets = &self.expander.shared.data;
+        let Some((set, _, content)) = sets.get_full(set_name) else {
+            if !self.expander.is_whole {
+                return Ok(UNKNOWN);
+            }
+            let near = nearest(set_name, sets.keys().map(String::as_str));
+            return Err(near.map_or_else(
+                || format!("`${{{name}}}`: there is no [data.{set_name}]"),
+                |near| {
+                    format!("`${{{name}}}`: there is no [data.{set_name}], did you mean `{near}`?")
+                },
+            ));
+        };
+        // What is wrong with the file has been told.
+        let Some(content) = content else {
+            return Ok(UNKNOWN);
+        };
+        let columns = &content.columns;
+        let Some(column) = columns.iter().position(|known| known == column_name) else {
+            return Err(format!(
+                "`${{{name}}}`: the data file `{set_name}` has no column `{column_name}` (it has: {})",
+                columns.join(", ")
+            ));
+        };
+        self.expander.used_data.insert(set);
+        Ok(Piece::Data {
+            name: name.to_owned(),
+            set,
+            column,
+            is_escaped: false,
+        })
+    }
+}
+
 impl Scope for StepScope<'_> {
     fn lookup(&mut self, name: &str, offset: usize) -> Result<Piece, String> {
         let row = Row {
@@ -370,15 +458,15 @@ impl Scope for StepScope<'_> {
         if let Some(builtin) = Piece::builtin(name) {
             return builtin;
         }
-        if name.starts_with("data.") {
-            return Err(format!("`${{{name}}}`: data files are not yet supported"));
+        if let Some(rest) = name.strip_prefix("data.") {
+            return self.data(name, rest);
         }
-        if let Some(slot) = self
-            .expander
-            .captures
-            .iter()
-            .position(|known| known == name)
-        {
+        let known = self.expander.captures.iter();
+        let mut slots = known
+            .enumerate()
+            .filter(|(_, known)| *known == name)
+            .map(|(slot, _)| slot);
+        if let Some(slot) = slots.find(|slot| self.expander.visible.contains(slot)) {
             return Ok(Piece::Capture(slot));
         }
         if !self.expander.is_whole {
@@ -387,6 +475,11 @@ impl Scope for StepScope<'_> {
         if self.expander.all_captures.contains(name) {
             return Err(format!(
                 "`${{{name}}}` is used before the step that captures it has been answered"
+            ));
+        }
+        if self.expander.others.contains(name) {
+            return Err(format!(
+                "`${{{name}}}` is captured in another journey, and a journey knows its own captures and those of set-ups alone"
             ));
         }
         let table = name.split_once('.').map_or(name, |(table, _)| table);

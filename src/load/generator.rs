@@ -16,12 +16,13 @@ use tokio::runtime::LocalOptions;
 use tokio::sync::mpsc as signals;
 
 use super::closed::most_users;
-use super::conductor::Conductor;
+use super::conductor::{Conductor, SetUps};
 use super::k6::{self, Heard, K6Error, ScriptPlan};
 use super::pinning::pin_this_thread;
 use super::plan::{Arrivals, LoadModel, LoadPlan, LoadSignal, PhasePlan};
 use super::prepare::{PrepareProblems, prepare};
-use super::thread::{Command, Report, Thread, ThreadPlan};
+use super::thread::{Command, Report, Thread};
+use super::thread_plan::ThreadPlan;
 use crate::cpus::CpuSet;
 
 /// Why load cannot be applied.
@@ -74,6 +75,9 @@ pub enum LoadError {
     /// What k6 tells cannot be used.
     #[error("k6's samples cannot be used: {0}")]
     Samples(String),
+    /// What comes before the journeys did not succeed.
+    #[error("the set-up failed: {0}")]
+    SetUp(String),
     /// The thread that directs the load ended in the middle of its work.
     #[error("the load's conductor broke down")]
     ConductorBroken,
@@ -135,14 +139,7 @@ impl RunningLoad {
         check(&plan)?;
         let prepared = prepare(&plan.workload, &plan.target, &plan.variables)?;
         let n_threads = n_threads(&plan);
-        let thread_plan = Arc::new(ThreadPlan {
-            prepared,
-            addresses: plan.target.addresses.clone(),
-            timeout: plan.timeout,
-            n_threads,
-            seed: plan.seed,
-            cpus: plan.cpus.clone(),
-        });
+        let thread_plan = Arc::new(ThreadPlan::new(&plan, prepared, n_threads)?);
         // And one when a threshold ends it.
         let n_lifecycle = plan.phases.len() * SIGNALS_PER_PHASE + 1;
         let (signal_sender, signals) = signals::channel(n_lifecycle + TICKS_KEPT);
@@ -161,7 +158,7 @@ impl RunningLoad {
             }
         }
         let conductor = Conductor {
-            names: thread_plan.prepared.names.clone(),
+            plan: Arc::clone(&thread_plan),
             phases: plan.phases,
             drain: plan.drain,
             commands: threads
@@ -171,6 +168,7 @@ impl RunningLoad {
             inbox,
             signals: signal_sender,
             n_lifecycle,
+            set_ups: SetUps::default(),
         };
         let conductor = std::thread::Builder::new()
             .name("load-conductor".to_owned())
@@ -283,10 +281,17 @@ const LOWEST_RATE_RPS: f64 = 1e-6;
 
 /// Load threads to start: one without a user or an arrival would only wait.
 fn n_threads(plan: &LoadPlan) -> usize {
-    let most_used = plan.phases.iter().map(|phase| match phase.model {
-        LoadModel::Closed { users } => most_users(users, phase.ramp_from) as usize,
-        LoadModel::Open { max_in_flight, .. } => max_in_flight as usize,
-        LoadModel::Script { .. } => 0,
+    let most_used = plan.phases.iter().map(|phase| {
+        let own = match phase.model {
+            LoadModel::Closed { users } => most_users(users, phase.ramp_from) as usize,
+            LoadModel::Open { max_in_flight, .. } => max_in_flight as usize,
+            LoadModel::Script { .. } => 0,
+        };
+        let beside = phase
+            .beside
+            .iter()
+            .map(|beside| beside.max_in_flight as usize);
+        own.max(beside.max().unwrap_or_default())
     });
     plan.threads.min(most_used.max().unwrap_or_default())
 }
@@ -323,6 +328,14 @@ fn check(plan: &LoadPlan) -> Result<(), LoadError> {
             return bad(format!("phase `{name}` has no duration"));
         }
         check_model(name, phase.model)?;
+        for beside in &phase.beside {
+            let model = LoadModel::Open {
+                requests_per_second: beside.requests_per_second,
+                arrivals: beside.arrivals,
+                max_in_flight: beside.max_in_flight,
+            };
+            check_model(name, model)?;
+        }
         if let Some(from) = phase.ramp_from {
             check_ramp(phase, from)?;
         }

@@ -465,14 +465,8 @@ fn a_task_that_panics_becomes_an_error() {
     let (reports, inbox) = mpsc::channel();
     let server = TestServer::start(|_| ok());
     let plan = plan(&server.target, Workload::get("/"), &[(closed(1), 100)]);
-    let thread_plan = Arc::new(ThreadPlan {
-        cpus: None,
-        prepared: prepare(&plan.workload, &plan.target, &plan.variables).unwrap(),
-        addresses: plan.target.addresses.clone(),
-        timeout: plan.timeout,
-        n_threads: 1,
-        seed: 1,
-    });
+    let prepared = prepare(&plan.workload, &plan.target, &plan.variables).unwrap();
+    let thread_plan = Arc::new(ThreadPlan::new(&plan, prepared, 1).unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build_local(LocalOptions::default())

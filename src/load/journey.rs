@@ -7,12 +7,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::answer::{Answer, Keep};
+use super::answer::Keep;
 use super::client::{ClientError, Connection, ExchangeError};
 use super::closed::{Stay, stay_of};
+use super::data::Rows;
+use super::numbers::ForWhom;
 use super::plan::LoadModel;
 use super::prepare::{Judged, Ready};
 use super::request::Outgoing;
+use super::setup;
 use super::slot::{Cancel, Seat, Sitter};
 use super::thread::{Thread, nanoseconds};
 use super::workload::OnFailure;
@@ -51,60 +54,77 @@ pub(super) enum JourneyEnd {
 struct Ended {
     outcome: Outcome,
     at: Instant,
+    /// After which time the step is tried again, where it is.
+    again_after: Option<Duration>,
 }
 
-/// Runs one journey. `arrival` is when it was due in an open loop.
-pub(super) async fn run(thread: &Thread, seat: &mut Seat, arrival: Option<Due>) -> JourneyEnd {
+/// Whose a journey is and when its requests are due.
+#[derive(Debug)]
+struct Course {
+    sitter: Sitter,
+    /// When the next request is due; `None` in a closed loop.
+    due: Option<Due>,
+    /// When the journey arrived, or its first request left.
+    began: Option<Instant>,
+    outcome: Outcome,
+    has_success: bool,
+    has_unsendable: bool,
+}
+
+/// Runs one journey, by its index. `arrival` is when it was due in an open loop.
+pub(super) async fn run(
+    thread: &Thread,
+    seat: &mut Seat,
+    index: usize,
+    arrival: Option<Due>,
+) -> JourneyEnd {
     let prepared = &thread.plan.prepared;
-    let n_steps = prepared.operations.len();
-    let sitter = sitter_of(arrival, seat);
-    let mut captures = vec![None; prepared.captures.len()];
-    let mut due = arrival;
-    let mut began = arrival.map(|due| due.at);
-    let mut journey_outcome = Outcome::Success;
-    let (mut has_success, mut has_unsendable) = (false, false);
-    for (index, operation) in prepared.operations.iter().enumerate() {
-        if !is_wanted(thread, sitter) {
-            return JourneyEnd::Cut;
-        }
-        let left_at = Instant::now();
-        let moment = due.map_or(left_at, |due| due.at);
-        let is_counted = thread.phase_at(moment).is_some();
-        if began.is_none() {
-            began = Some(left_at);
-            if is_counted {
-                thread.totals.borrow_mut().arrivals += 1;
-            }
-        }
-        if !is_counted {
-            thread.totals.borrow_mut().outside += 1;
-        }
-        thread.request_starts(&seat.slot, left_at, is_counted);
-        let ended = request(thread, seat, operation, &mut captures).await;
-        thread.request_ends(&seat.slot, ended.at);
-        has_success |= ended.outcome == Outcome::Success;
-        has_unsendable |= ended.outcome == Outcome::Error(ErrorClass::Template);
-        if is_counted {
-            record(thread, operation, &ended, left_at, due);
-        }
+    let journey = &prepared.journeys[index];
+    let steps = prepared.of_journey(index);
+    let mut captures = setup::captures_of(prepared, seat);
+    let mut course = Course {
+        sitter: seat.slot.sitter.get(),
+        due: arrival,
+        began: arrival.map(|due| due.at),
+        outcome: Outcome::Success,
+        has_success: false,
+        has_unsendable: false,
+    };
+    for (number, operation) in steps.iter().enumerate() {
+        let mut attempt = 1;
+        let (ended, is_counted) = loop {
+            let Some((ended, is_counted)) =
+                one(thread, seat, operation, attempt, &mut course, &mut captures).await
+            else {
+                return JourneyEnd::Cut;
+            };
+            let Some(after) = ended.again_after else {
+                break (ended, is_counted);
+            };
+            attempt += 1;
+            let next = ended.at + after;
+            thread.wait(&seat.slot, ended.at, next).await;
+            course.next_is_due(next);
+        };
+        let began = course.began.unwrap_or(ended.at);
         if ended.outcome != Outcome::Success {
-            if journey_outcome == Outcome::Success {
-                journey_outcome = ended.outcome;
+            if course.outcome == Outcome::Success {
+                course.outcome = ended.outcome;
             }
             let is_cut_short =
-                prepared.on_failure == OnFailure::Abort || ended.outcome == Outcome::Abandoned;
+                journey.on_failure == OnFailure::Abort || ended.outcome == Outcome::Abandoned;
             if is_cut_short {
-                if is_counted {
-                    thread.totals.borrow_mut().not_attempted += (n_steps - index - 1) as u64;
+                if is_counted && course.sitter.is_main() {
+                    thread.totals.borrow_mut().not_attempted += (steps.len() - number - 1) as u64;
                 }
-                thread.record_journey(journey_outcome, began.unwrap_or(left_at), ended.at);
+                thread.record_journey(index, course.outcome, began, ended.at);
                 return JourneyEnd::Aborted;
             }
             hold_back(thread, seat, &ended, arrival.is_some()).await;
         }
-        let is_last = index + 1 == n_steps;
+        let is_last = number + 1 == steps.len();
         if is_last {
-            thread.record_journey(journey_outcome, began.unwrap_or(left_at), ended.at);
+            thread.record_journey(index, course.outcome, began, ended.at);
         }
         let next = ended.at + operation.think;
         // After its last step a user thinks before the next journey; a journey
@@ -113,23 +133,55 @@ pub(super) async fn run(thread: &Thread, seat: &mut Seat, arrival: Option<Due>) 
         if !operation.think.is_zero() && !is_over {
             thread.wait(&seat.slot, ended.at, next).await;
         }
-        due = arrival.map(|_| Due {
-            at: next,
-            sendable: next,
-        });
+        course.next_is_due(next);
     }
-    if has_unsendable && !has_success {
+    if course.has_unsendable && !course.has_success {
         JourneyEnd::Fruitless
     } else {
         JourneyEnd::Whole
     }
 }
 
-fn sitter_of(arrival: Option<Due>, seat: &Seat) -> Sitter {
-    match arrival {
-        Some(_) => Sitter::Arrival,
-        None => Sitter::User(seat.user),
+impl Course {
+    fn next_is_due(&mut self, at: Instant) {
+        self.due = self.due.map(|_| Due { at, sendable: at });
     }
+}
+
+/// Sends one request and records it; whether it belongs to the phase under way, `None`
+/// where the phase has no place for it.
+async fn one(
+    thread: &Thread,
+    seat: &mut Seat,
+    operation: &Ready,
+    attempt: u32,
+    course: &mut Course,
+    captures: &mut [Option<Value>],
+) -> Option<(Ended, bool)> {
+    if !is_wanted(thread, course.sitter) {
+        return None;
+    }
+    let left_at = Instant::now();
+    let moment = course.due.map_or(left_at, |due| due.at);
+    let is_counted = thread.phase_at(moment).is_some();
+    if course.began.is_none() {
+        course.began = Some(left_at);
+        if is_counted {
+            thread.totals.borrow_mut().arrivals += 1;
+        }
+    }
+    if !is_counted && course.sitter.is_main() {
+        thread.totals.borrow_mut().outside += 1;
+    }
+    thread.request_starts(&seat.slot, left_at, is_counted);
+    let ended = request(thread, seat, operation, attempt, captures).await;
+    thread.request_ends(&seat.slot, ended.at);
+    course.has_success |= ended.outcome == Outcome::Success;
+    course.has_unsendable |= ended.outcome == Outcome::Error(ErrorClass::Template);
+    if is_counted {
+        record(thread, operation, &ended, left_at, course.due);
+    }
+    Some((ended, is_counted))
 }
 
 /// Whether the phase under way still has a place for this user or journey.
@@ -146,6 +198,7 @@ pub(super) fn is_wanted(thread: &Thread, sitter: Sitter) -> bool {
             stay_of(&phase, user, Instant::now()) == Stay::Wanted
         }
         (LoadModel::Open { .. }, Sitter::Arrival) => true,
+        (_, Sitter::Beside(journey)) => thread.plan.phases[phase.index].has_beside(journey),
         _ => false,
     }
 }
@@ -190,18 +243,27 @@ async fn request(
     thread: &Thread,
     seat: &mut Seat,
     operation: &Ready,
+    attempt: u32,
     captures: &mut [Option<Value>],
 ) -> Ended {
     let prepared = &thread.plan.prepared;
-    let user = seat.user;
     let address = thread.plan.addresses[seat.address];
     let Seat {
         connection,
         slot,
         buffer,
+        rows,
+        user,
         ..
     } = seat;
-    let outgoing = thread.with_dynamic(captures, user, |dynamic| {
+    let whom = ForWhom {
+        user: *user,
+        rows: Rows {
+            sets: &prepared.data,
+            picked: rows,
+        },
+    };
+    let outgoing = thread.numbers.lend(captures, whom, |dynamic| {
         operation.request.build(&prepared.captures, dynamic, buffer)
     });
     let exchanged = match outgoing {
@@ -223,6 +285,7 @@ async fn request(
                         return Ended {
                             outcome: Outcome::Abandoned,
                             at,
+                            again_after: None,
                         };
                     }
                     Err(ClientError::new(
@@ -234,8 +297,20 @@ async fn request(
         }
     };
     let at = Instant::now();
+    let mut again_after = None;
     let judged = match (exchanged, &connection) {
-        (Ok(()), Some(connection)) => judge(thread, operation, connection.answer(), captures, user),
+        (Ok(()), Some(connection)) => {
+            let answer = connection.answer();
+            let mut found = Vec::new();
+            let (judged, again) = thread.numbers.lend(captures, whom, |dynamic| {
+                operation.judge_attempt(prepared, attempt, answer, dynamic, &mut found)
+            });
+            for (slot, value) in found {
+                captures[slot] = Some(value);
+            }
+            again_after = again;
+            judged
+        }
         (Err(error), _) => Judged {
             outcome: Outcome::Error(error.class),
             why: Some(error.message),
@@ -250,24 +325,8 @@ async fn request(
     Ended {
         outcome: judged.outcome,
         at,
+        again_after,
     }
-}
-
-fn judge(
-    thread: &Thread,
-    operation: &Ready,
-    answer: &Answer,
-    captures: &mut [Option<Value>],
-    user: u32,
-) -> Judged {
-    let mut found = Vec::new();
-    let judged = thread.with_dynamic(captures, user, |dynamic| {
-        operation.judge(&thread.plan.prepared, answer, dynamic, &mut found)
-    });
-    for (slot, value) in found {
-        captures[slot] = Some(value);
-    }
-    judged
 }
 
 /// Sends on the seat's connection, or on a new one where it has been closed; the answer

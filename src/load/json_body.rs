@@ -50,6 +50,14 @@ pub(super) fn fix(
                 Piece::Text(escaped(&plain(&value)))
             }
             Piece::Capture(slot) => Piece::EscapedCapture(*slot),
+            Piece::Data {
+                name, set, column, ..
+            } => Piece::Data {
+                name: name.clone(),
+                set: *set,
+                column: *column,
+                is_escaped: true,
+            },
             // Hexadecimal digits, digits and signs need no escape.
             other => other.clone(),
         });

@@ -44,6 +44,7 @@ fn sent(content_type: &str, body: &str, field: &str, capture: &Value, cell: &str
             random: &mut fastrand::Rng::with_seed(1),
             counter: &mut Counter::new(0, 1),
             user: 0,
+            rows: crate::load::data::Rows::default(),
         };
         let mut buffer = RequestBuffer::default();
         let request = prepared.operations[step]

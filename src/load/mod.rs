@@ -4,9 +4,10 @@
 //! `measure` is the only layer below it.
 //!
 //! Read `plan` (what goes in and comes out), `workload` with `workload_file`,
-//! `step_file`, `expand`, `template`, `json_body` (what is sent),
+//! `journeys_file`, `step_file`, `expand`, `template`, `json_body`, `data` (what is sent),
 //! `prepare` (made ready), `generator` with `conductor` (threads and phases),
-//! `seed` (journeys without windows), `thread`, `slot`, `journey`, `closed`, `open`
+//! `seed` (journeys without windows), `mix` (which journey is next), `setup` with `sure`
+//! (what comes before), `thread` with `thread_plan`, `slot`, `journey` with `repeat`, `closed`, `open`
 //! with `arrivals`, `fine_timer` (one load thread), `request`, `answer` (bytes), `client` (one
 //! connection), `pinning` (threads kept on CPUs); and `k6`, load that a script makes.
 mod answer;
@@ -14,31 +15,43 @@ mod arrivals;
 mod client;
 mod closed;
 mod conductor;
+mod data;
 mod expand;
 mod fine_timer;
 mod generator;
 mod journey;
+mod journeys_file;
+#[cfg(test)]
+mod journeys_tests;
 mod json_body;
 pub mod k6;
 #[cfg(test)]
 mod misbehaviour_tests;
+mod mix;
+mod numbers;
 mod once;
 mod open;
 mod pinning;
 mod plan;
 mod prepare;
+mod repeat;
 mod request;
 #[cfg(test)]
 mod rude_server_tests;
 mod seed;
+mod setup;
+#[cfg(test)]
+mod setup_tests;
 mod slot;
 mod step_file;
+mod sure;
 mod template;
 #[cfg(test)]
 mod test_load;
 #[cfg(test)]
 mod test_server;
 mod thread;
+mod thread_plan;
 #[cfg(test)]
 mod truth_tests;
 mod workload;
@@ -47,6 +60,8 @@ mod workload_file;
 pub use generator::{LoadError, RunningLoad};
 pub use once::{Exchange, ReceivedAnswer, SentRequest, once};
 pub use pinning::pin_all_threads;
-pub use plan::{AbortRule, Arrivals, LoadModel, LoadPlan, LoadSignal, PhasePlan, Target, Tick};
+pub use plan::{
+    AbortRule, Arrivals, Beside, LoadModel, LoadPlan, LoadSignal, PhasePlan, Target, Tick,
+};
 pub use seed::{SeedError, SeedPlan, seed};
-pub use workload::{VariableUse, Workload};
+pub use workload::{JourneyShape, UserRows, VariableUse, Workload};

@@ -1,20 +1,24 @@
-//! One journey, every request and answer in full: for writing a workload.
+//! Each journey once, every request and answer in full: for writing a workload.
 //!
 //! The same preparation, client and judgement as the measured load; only the
 //! pacing and recording are missing.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use indexmap::IndexMap;
+use serde_json::Value;
 
 use super::answer::{Answer, Keep};
 use super::client::{ClientError, Connection};
+use super::data::Rows;
 use super::generator::LoadError;
 use super::journey::send;
+use super::numbers::{ForWhom, Numbers};
 use super::plan::Target;
-use super::prepare::prepare;
+use super::prepare::{Prepared, Ready, prepare};
 use super::request::{Outgoing, RequestBuffer};
-use super::template::{Counter, Dynamic};
+use super::template::Counter;
 use super::workload::{OnFailure, Workload};
 use crate::measure::{ErrorClass, Outcome};
 
@@ -59,10 +63,11 @@ pub struct ReceivedAnswer {
     pub body: String,
 }
 
-/// Runs one journey.
+/// Does the set-ups, then each journey once.
 ///
-/// Stops at the first failed step unless the workload goes on after failures;
-/// think times are left out.
+/// A set-up that fails ends it. A journey stops at its first failed step unless the
+/// workload goes on after failures; think times are left out. Of a step that repeats the
+/// last attempt is shown.
 ///
 /// **Errors**: names without a value, requests that cannot be built.
 pub async fn once(
@@ -75,67 +80,158 @@ pub async fn once(
     let Some(&address) = target.addresses.first() else {
         return Err(LoadError::BadPlan("its target has no address".to_owned()));
     };
-    let mut captures = vec![None; prepared.captures.len()];
-    let mut random = fastrand::Rng::new();
-    let mut counter = Counter::new(0, 1);
-    let mut connection: Option<Connection> = None;
-    let mut buffer = RequestBuffer::default();
+    // Rows of data files: the first of each.
+    let whom = ForWhom {
+        user: 0,
+        rows: Rows {
+            sets: &prepared.data,
+            picked: &[],
+        },
+    };
+    let mut once = Once {
+        prepared: &prepared,
+        address,
+        timeout,
+        numbers: Numbers::new(fastrand::Rng::new(), Counter::new(0, 1)),
+        whom,
+        connection: None,
+        buffer: RequestBuffer::default(),
+    };
     let mut exchanges = Vec::new();
-    for operation in &prepared.operations {
-        let mut dynamic = Dynamic {
-            captures: &captures,
-            random: &mut random,
-            counter: &mut counter,
-            user: 0,
-        };
+    let mut kept = vec![None; prepared.captures.len()];
+    for setup in &prepared.setups {
+        let names = &prepared.setup_names;
+        let (shown, is_good) = once
+            .steps(&setup.operations, names, OnFailure::Abort, &mut kept)
+            .await;
+        exchanges.extend(shown);
+        if !is_good {
+            return Ok(exchanges);
+        }
+    }
+    for (index, journey) in prepared.journeys.iter().enumerate() {
+        let steps = prepared.of_journey(index);
+        let mut captures = kept.clone();
+        let (shown, _) = once
+            .steps(steps, &prepared.names, journey.on_failure, &mut captures)
+            .await;
+        exchanges.extend(shown);
+    }
+    Ok(exchanges)
+}
+
+/// What requests are sent with.
+struct Once<'a> {
+    prepared: &'a Prepared,
+    address: SocketAddr,
+    timeout: Duration,
+    numbers: Numbers,
+    whom: ForWhom<'a>,
+    connection: Option<Connection>,
+    buffer: RequestBuffer,
+}
+
+impl Once<'_> {
+    /// Sends steps in turn; whether all succeeded.
+    async fn steps(
+        &mut self,
+        steps: &[Ready],
+        names: &[String],
+        on_failure: OnFailure,
+        captures: &mut [Option<Value>],
+    ) -> (Vec<Exchange>, bool) {
+        let mut exchanges = Vec::new();
+        let mut is_good = true;
+        for step in steps {
+            let mut attempt = 1;
+            let exchange = loop {
+                let name = &names[step.name as usize];
+                let (exchange, again) = self.attempt(step, name, attempt, captures).await;
+                let Some(wait) = again else {
+                    break exchange;
+                };
+                attempt += 1;
+                tokio::time::sleep(wait).await;
+            };
+            let is_failure = exchange.outcome != Outcome::Success;
+            is_good &= !is_failure;
+            exchanges.push(exchange);
+            if is_failure && on_failure == OnFailure::Abort {
+                break;
+            }
+        }
+        (exchanges, is_good)
+    }
+
+    /// One attempt; after which time there is another.
+    async fn attempt(
+        &mut self,
+        step: &Ready,
+        name: &str,
+        attempt: u32,
+        captures: &mut [Option<Value>],
+    ) -> (Exchange, Option<Duration>) {
+        let Self {
+            prepared,
+            numbers,
+            whom,
+            connection,
+            buffer,
+            ..
+        } = self;
         let mut exchange = Exchange {
-            operation: prepared.names[operation.name as usize].clone(),
+            operation: name.to_owned(),
             request: None,
             answer: None,
             outcome: Outcome::Success,
             why: None,
             latency: Duration::ZERO,
         };
-        let mut found = Vec::new();
-        let request = &operation.request;
-        match request.build(&prepared.captures, &mut dynamic, &mut buffer) {
-            Err(why) => fail(&mut exchange, ClientError::new(ErrorClass::Template, why)),
-            Ok(outgoing) => {
-                exchange.request = Some(describe(&outgoing));
-                let sent = Instant::now();
-                let sending = send(&mut connection, address, &outgoing, Keep::All);
-                let answer = tokio::time::timeout(timeout, sending).await;
-                exchange.latency = sent.elapsed();
-                match answer {
-                    Ok(Ok(())) => {
-                        let answer = answer_on(connection.as_ref());
-                        let judged = operation.judge(&prepared, answer, &mut dynamic, &mut found);
-                        exchange.outcome = judged.outcome;
-                        exchange.why = judged.why;
-                        exchange.answer = Some(ReceivedAnswer::of(answer));
-                    }
-                    Ok(Err(error)) => fail(&mut exchange, error),
-                    Err(_) => {
-                        connection = None;
-                        let message = format!("no whole answer within {timeout:?}");
-                        fail(
-                            &mut exchange,
-                            ClientError::new(ErrorClass::Timeout, message),
-                        );
-                    }
-                }
+        let request = &step.request;
+        let built = numbers.lend(captures, *whom, |dynamic| {
+            request.build(&prepared.captures, dynamic, buffer)
+        });
+        let outgoing = match built {
+            Ok(outgoing) => outgoing,
+            Err(why) => {
+                fail(&mut exchange, ClientError::new(ErrorClass::Template, why));
+                return (exchange, None);
+            }
+        };
+        exchange.request = Some(describe(&outgoing));
+        let sent = Instant::now();
+        let sending = send(connection, self.address, &outgoing, Keep::All);
+        let answer = tokio::time::timeout(self.timeout, sending).await;
+        exchange.latency = sent.elapsed();
+        match answer {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                fail(&mut exchange, error);
+                return (exchange, None);
+            }
+            Err(_) => {
+                *connection = None;
+                let message = format!("no whole answer within {:?}", self.timeout);
+                fail(
+                    &mut exchange,
+                    ClientError::new(ErrorClass::Timeout, message),
+                );
+                return (exchange, None);
             }
         }
+        let answer = answer_on(connection.as_ref());
+        let mut found = Vec::new();
+        let (judged, again) = numbers.lend(captures, *whom, |dynamic| {
+            step.judge_attempt(prepared, attempt, answer, dynamic, &mut found)
+        });
+        exchange.outcome = judged.outcome;
+        exchange.why = judged.why;
+        exchange.answer = Some(ReceivedAnswer::of(answer));
         for (slot, value) in found {
             captures[slot] = Some(value);
         }
-        let is_failure = exchange.outcome != Outcome::Success;
-        exchanges.push(exchange);
-        if is_failure && prepared.on_failure == OnFailure::Abort {
-            break;
-        }
+        (exchange, again)
     }
-    Ok(exchanges)
 }
 
 fn fail(exchange: &mut Exchange, error: ClientError) {

@@ -240,7 +240,7 @@ expect = { json = { "$.path" = "/${kind.type}/${id.${kind.type}}" } }
             .find_map(|line| line.strip_prefix("x-user: ").map(str::to_owned));
         users.insert(user.expect("every request has the shared header"));
         if got.method == "POST" {
-            let body: serde_json::Value = serde_json::from_str(&got.body).unwrap();
+            let body: Value = serde_json::from_str(&got.body).unwrap();
             assert!(body["n"].is_u64(), "a lone template keeps its type: {body}");
             assert!((1..=6).contains(&body["r"].as_i64().unwrap()));
             assert!(unique.insert(body["n"].to_string()));

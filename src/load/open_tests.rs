@@ -147,6 +147,7 @@ fn what_was_passed_over_is_counted_in_the_second_it_was_due() {
     };
     let pacer = Pacer {
         start,
+        seed: 1,
         sequence: RefCell::new(ArrivalSequence::new(
             Arrivals::Uniform,
             Rate::constant(10_000.0),

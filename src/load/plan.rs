@@ -37,7 +37,7 @@ pub enum LoadModel {
     },
     /// Journeys arrive at a rate of their own, whatever the service does.
     Open {
-        /// Requests per second = journeys per second x requests of the journey.
+        /// Requests per second = journeys per second x requests of a journey in the mean.
         requests_per_second: f64,
         /// How the arrivals are spaced.
         arrivals: Arrivals,
@@ -62,6 +62,19 @@ pub enum Arrivals {
     Poisson,
 }
 
+/// A journey that arrives at a rate of its own beside a phase's load.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Beside {
+    /// Its name in the workload; in this phase it is not drawn by weight.
+    pub journey: String,
+    /// Requests per second = journeys per second x requests of the journey.
+    pub requests_per_second: f64,
+    /// How the arrivals are spaced.
+    pub arrivals: Arrivals,
+    /// Most of its journeys under way at once; beyond it arrivals wait, timed from due.
+    pub max_in_flight: u32,
+}
+
 /// One stretch of load.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PhasePlan {
@@ -75,6 +88,8 @@ pub struct PhasePlan {
     /// goes evenly to the model's, which it reaches at the end. `None` holds the model's
     /// load all the time. A ramp cannot be a window.
     pub ramp_from: Option<f64>,
+    /// What arrives beside it at a constant rate, and is in none of its totals.
+    pub beside: Vec<Beside>,
     /// Nominal length.
     pub duration: Duration,
     /// What ends the load when a window crosses it.

@@ -4,15 +4,24 @@
 //! what is still open stays a template. Also checks an answer against the step's
 //! `expect`, since both know the same operation.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::answer::{Answer, EXCERPT_BYTES, Keep};
+use super::data::DataSet;
 use super::json_body;
+use super::mix::{Mix, Weighed};
 use super::plan::Target;
+use super::repeat::Repeat;
 use super::request::{RequestTemplate, missing};
 use super::template::{Dynamic, JsonTemplate, Pieces, plain};
-use super::workload::{Body, Capture, CaptureSource, Expect, OnFailure, Operation, Workload};
+use super::workload::{
+    Body, Capture, CaptureSource, Expect, Journey, Operation, RepeatUntil, SetupScope, WeightOf,
+    Workload,
+};
 use crate::measure::{ErrorClass, Outcome};
 use crate::reported::JsonPaths;
 use crate::scalar::Scalar;
@@ -20,12 +29,48 @@ use crate::scalar::Scalar;
 /// Everything a load thread needs of a workload.
 #[derive(Debug)]
 pub(super) struct Prepared {
+    /// Those of all journeys.
     pub(super) operations: Vec<Ready>,
     /// Names of operations; a request's index points here.
     pub(super) names: Vec<String>,
+    pub(super) journeys: Vec<Journey>,
+    pub(super) weight_of: WeightOf,
+    pub(super) setups: Vec<ReadySetup>,
+    /// Names of the operations of set-ups, which are in no figure.
+    pub(super) setup_names: Vec<String>,
+    pub(super) data: Arc<[DataSet]>,
     pub(super) captures: Vec<String>,
-    pub(super) on_failure: OnFailure,
     refused: Vec<u16>,
+}
+
+impl Prepared {
+    /// The operations of a journey, by its index.
+    pub(super) fn of_journey(&self, journey: usize) -> &[Ready] {
+        &self.operations[self.journeys[journey].operations.clone()]
+    }
+
+    /// A mix of the journeys but those with these indexes, for so many users at most.
+    pub(super) fn mix(&self, without: &[usize], users: u32) -> Mix {
+        let weighed = |(index, journey): (usize, &Journey)| {
+            (!without.contains(&index)).then_some((index, journey.weight, journey.operations.len()))
+        };
+        let journeys: Vec<Weighed> = self
+            .journeys
+            .iter()
+            .enumerate()
+            .filter_map(weighed)
+            .collect();
+        Mix::new(&journeys, self.weight_of, users)
+    }
+}
+
+/// A set-up, ready to be done.
+#[derive(Debug)]
+pub(super) struct ReadySetup {
+    pub(super) scope: SetupScope,
+    pub(super) renew: Option<Duration>,
+    pub(super) operations: Vec<Ready>,
+    pub(super) data: Vec<usize>,
 }
 
 /// One operation, ready to be sent.
@@ -33,12 +78,14 @@ pub(super) struct Prepared {
 pub(super) struct Ready {
     /// Index of its name.
     pub(super) name: u32,
-    pub(super) think: std::time::Duration,
+    pub(super) think: Duration,
     pub(super) request: RequestTemplate,
     expect: Expect,
     captures: Vec<Capture>,
     /// Where the answer's JSON is looked into: for what is expected, then for captures.
     paths: JsonPaths,
+    /// Until when it is sent again, where it is.
+    repeat: Option<Box<Repeat>>,
 }
 
 /// Why a workload cannot be used with these values.
@@ -77,10 +124,14 @@ pub(super) fn prepare(
 ) -> Result<Prepared, PrepareProblems> {
     let mut problems = PrepareProblems::default();
     let mut prepared = Prepared {
-        operations: Vec::with_capacity(workload.operations.len()),
+        operations: Vec::new(),
         names: Vec::new(),
+        journeys: workload.journeys.clone(),
+        weight_of: workload.weight_of,
+        setups: Vec::with_capacity(workload.setups.len()),
+        setup_names: Vec::new(),
+        data: Arc::clone(&workload.data),
         captures: workload.captures.clone(),
-        on_failure: workload.on_failure,
         refused: workload.refused.clone(),
     };
     let environment = workload.environment.iter();
@@ -91,14 +142,27 @@ pub(super) fn prepare(
         return Err(problems);
     }
     let value_of = |name: &str| variables.get(name).map(|text| typed(name, text));
-    for operation in &workload.operations {
-        let operation =
-            fix(operation, &value_of).expect("every name has a value: the workload lists them all");
-        let name = operation.name.describe(&prepared.captures);
-        match ready(operation, &name, target, &mut prepared.names) {
-            Ok(ready) => prepared.operations.push(ready),
-            Err(why) => problems.invalid.push(format!("{name}: {why}")),
+    let mut prepare_all = |operations: &[Operation], names: &mut Vec<String>| {
+        let mut all = Vec::with_capacity(operations.len());
+        for operation in operations {
+            let operation = fix(operation, &value_of)
+                .expect("every name has a value: the workload lists them all");
+            let name = operation.name.describe(&workload.captures);
+            match ready(operation, &name, target, names) {
+                Ok(ready) => all.push(ready),
+                Err(why) => problems.invalid.push(format!("{name}: {why}")),
+            }
         }
+        all
+    };
+    prepared.operations = prepare_all(&workload.operations, &mut prepared.names);
+    for setup in &workload.setups {
+        prepared.setups.push(ReadySetup {
+            scope: setup.scope,
+            renew: setup.renew,
+            operations: prepare_all(&setup.operations, &mut prepared.setup_names),
+            data: setup.data.clone(),
+        });
     }
     if problems == PrepareProblems::default() {
         Ok(prepared)
@@ -145,21 +209,33 @@ fn fix(
             Body::Text(text) => Body::Text(text.fix(value_of)?),
             Body::Json(value) => Body::Json(fix_json(value)?),
         },
-        expect: Expect {
-            statuses: operation.expect.statuses.clone(),
-            json: operation
-                .expect
-                .json
-                .iter()
-                .map(|(path, value)| Ok((path.clone(), fix_json(value)?)))
-                .collect::<Result<_, String>>()?,
-            contains: match &operation.expect.contains {
-                Some(text) => Some(text.fix(value_of)?),
-                None => None,
-            },
-        },
+        expect: fix_expect(&operation.expect, value_of)?,
         captures: operation.captures.clone(),
         think: operation.think,
+        repeat: match operation.repeat.as_deref() {
+            None => None,
+            Some(own) => Some(Box::new(RepeatUntil {
+                until: fix_expect(&own.until, value_of)?,
+                every: own.every,
+                at_most: own.at_most,
+            })),
+        },
+    })
+}
+
+fn fix_expect(expect: &Expect, value_of: &dyn Fn(&str) -> Option<Value>) -> Result<Expect, String> {
+    let fix_json = |value: &JsonTemplate<Pieces>| value.try_map(&mut |text| text.fix(value_of));
+    Ok(Expect {
+        statuses: expect.statuses.clone(),
+        json: expect
+            .json
+            .iter()
+            .map(|(path, value)| Ok((path.clone(), fix_json(value)?)))
+            .collect::<Result<_, String>>()?,
+        contains: match &expect.contains {
+            Some(text) => Some(text.fix(value_of)?),
+            None => None,
+        },
     })
 }
 
@@ -169,6 +245,10 @@ fn ready(
     target: &Target,
     names: &mut Vec<String>,
 ) -> Result<Ready, String> {
+    let repeat = match operation.repeat.as_deref() {
+        None => None,
+        Some(own) => Some(Box::new(repeat(own, &operation, target)?)),
+    };
     let request = RequestTemplate::new(
         operation.method,
         operation.path.prefixed(&target.base_path),
@@ -190,6 +270,25 @@ fn ready(
         paths: paths_of(&operation.expect, &operation.captures),
         expect: operation.expect,
         captures: operation.captures,
+        repeat,
+    })
+}
+
+fn repeat(own: &RepeatUntil, operation: &Operation, target: &Target) -> Result<Repeat, String> {
+    let judging = |expect: &Expect| {
+        let operation = Operation {
+            expect: expect.clone(),
+            captures: Vec::new(),
+            repeat: None,
+            ..operation.clone()
+        };
+        ready(operation, "", target, &mut Vec::new())
+    };
+    Ok(Repeat {
+        until: judging(&own.until)?,
+        before: judging(&operation.expect)?,
+        every: own.every,
+        at_most: own.at_most,
     })
 }
 
@@ -205,10 +304,31 @@ fn paths_of(expect: &Expect, captures: &[Capture]) -> JsonPaths {
 impl Ready {
     /// How much of the answer's body this operation looks at.
     pub(super) fn keep(&self) -> Keep {
-        if !self.paths.is_empty() || self.expect.contains.is_some() {
+        if !self.paths.is_empty() || self.expect.contains.is_some() || self.repeat.is_some() {
             Keep::All
         } else {
             Keep::Excerpt
+        }
+    }
+
+    /// Judges the answer to an attempt, and after which time the step is tried again.
+    pub(super) fn judge_attempt(
+        &self,
+        prepared: &Prepared,
+        attempt: u32,
+        answer: &Answer,
+        dynamic: &mut Dynamic<'_>,
+        captured: &mut Vec<(usize, Value)>,
+    ) -> (Judged, Option<Duration>) {
+        match &self.repeat {
+            None => (self.judge(prepared, answer, dynamic, captured), None),
+            Some(repeat) => {
+                let open = repeat.open(prepared, answer, dynamic);
+                match open {
+                    None => (self.judge(prepared, answer, dynamic, captured), None),
+                    Some(why) => repeat.go_on(prepared, attempt, answer, dynamic, &why),
+                }
+            }
         }
     }
 

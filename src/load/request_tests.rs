@@ -1,5 +1,6 @@
 use super::super::template::{Counter, Piece, Template};
 use super::*;
+use crate::load::data::Rows;
 use proptest::prelude::*;
 
 fn pieces(parts: &[Piece]) -> Pieces {
@@ -21,6 +22,7 @@ fn built(template: &RequestTemplate, captures: &[Option<Value>]) -> Result<Strin
         random: &mut fastrand::Rng::with_seed(1),
         counter: &mut Counter::new(0, 1),
         user: 7,
+        rows: Rows::default(),
     };
     let mut buffer = RequestBuffer {
         text: "left over".into(),
@@ -149,6 +151,7 @@ proptest! {
             random: &mut fastrand::Rng::with_seed(1),
             counter: &mut Counter::new(0, 1),
             user: 0,
+            rows: Rows::default(),
         };
         let printed = template.value(&mut dynamic).unwrap().to_string();
         let mut rendered = String::new();

@@ -1,11 +1,11 @@
 //! Journeys that fill a database, every request of which must succeed.
 //!
 //! A closed loop without windows: so many users, each sending its next journey when
-//! the last is over, until so many journeys are done. The same preparation, client and
-//! judgement as the measured load; the first failure ends it.
+//! the last is over, until so many journeys are done. The same preparation, client,
+//! judgement and set-ups as the measured load; the first failure ends it. Which journey is
+//! the n-th is drawn by weight.
 
 use std::cell::Cell;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use futures_util::future::try_join_all;
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use super::answer::Keep;
-use super::client::Connection;
+use super::data::Rows;
 use super::generator::LoadError;
-use super::journey::send;
-use super::once::answer_on;
+use super::mix::draw;
+use super::numbers::{ForWhom, Numbers};
 use super::plan::Target;
-use super::prepare::{Prepared, prepare};
+use super::prepare::prepare;
 use super::request::RequestBuffer;
-use super::template::{Counter, Dynamic};
-use super::workload::Workload;
-use crate::measure::Outcome;
+use super::setup::{self, set_up_load};
+use super::sure::Sender;
+use super::thread_plan::ThreadPlan;
+use super::workload::{SetupScope, Workload};
 
 /// What is sent, how often, by how many.
 #[derive(Debug, Clone)]
@@ -73,94 +73,92 @@ pub async fn seed(plan: &SeedPlan) -> Result<u64, SeedError> {
         prepare(&plan.workload, &plan.target, &plan.variables).map_err(LoadError::from)?;
     let begun = Cell::new(0);
     let users = u32::try_from(plan.journeys).map_or(plan.users, |n| plan.users.min(n));
-    let users = (0..users).map(|user| run_user(plan, &prepared, user, users, &begun));
+    let shared = ThreadPlan::of_seed(plan, prepared, users);
+    let captured = set_up_load(&shared)
+        .await
+        .map_err(|why| SeedError::Load(LoadError::SetUp(why)))?;
+    // Set once, here.
+    let _ = shared.of_trial.set(captured);
+    let users = (0..users).map(|user| run_user(plan, &shared, user, &begun));
     Ok(try_join_all(users).await?.into_iter().sum())
 }
 
+/// What is known by now, by slot.
+type Captures = Vec<Option<Value>>;
+
 async fn run_user(
     plan: &SeedPlan,
-    prepared: &Prepared,
+    shared: &ThreadPlan,
     user: u32,
-    users: u32,
     begun: &Cell<u64>,
 ) -> Result<u64, SeedError> {
-    let mut session = Session {
-        // Users are spread over the target's containers.
-        address: plan.target.addresses[user as usize % plan.target.addresses.len()],
-        timeout: plan.timeout,
-        connection: None,
-        buffer: RequestBuffer::default(),
-        random: fastrand::Rng::with_seed(plan.seed.wrapping_add(u64::from(user))),
+    let prepared = &shared.prepared;
+    let mix = &shared.phases[0].mix;
+    let numbers = Numbers::new(
+        fastrand::Rng::with_seed(plan.seed.wrapping_add(u64::from(user))),
         // Numbers that no two users share.
-        counter: Counter::new(user as usize, users as usize),
-        user,
-    };
+        shared.counter(user as usize),
+    );
+    let mut connection = None;
+    let mut buffer = RequestBuffer::default();
+    let mut rows = Vec::new();
+    let mut of_user: Option<Captures> = None;
     let mut n_requests = 0;
     while begun.get() < plan.journeys {
         begun.set(begun.get() + 1);
         let journey = begun.get();
-        n_requests += session
-            .journey(prepared)
-            .await
-            .map_err(|(operation, why)| SeedError::Failed {
-                journey,
-                journeys: plan.journeys,
-                operation,
-                why,
-            })?;
+        let failed = |operation: String, why: String| SeedError::Failed {
+            journey,
+            journeys: plan.journeys,
+            operation,
+            why,
+        };
+        let drawn = draw(plan.seed, journey, 0);
+        let index = mix.journey(drawn);
+        let is_first = of_user.is_none();
+        let setups = prepared.setups.iter();
+        let of_users = setups.filter(|setup| is_first && setup.scope == SetupScope::User);
+        let before = of_users.map(|setup| (&setup.operations[..], &setup.data, true));
+        let own = (
+            prepared.of_journey(index),
+            &prepared.journeys[index].data,
+            false,
+        );
+        let mut captures = of_user
+            .clone()
+            .unwrap_or_else(|| shared.captured_by_trial());
+        for (steps, sets, is_setup) in before.chain([own]) {
+            setup::pick_rows(shared, sets, user, drawn, &mut rows);
+            let mut sender = Sender {
+                prepared,
+                numbers: &numbers,
+                whom: ForWhom {
+                    user,
+                    rows: Rows {
+                        sets: &prepared.data,
+                        picked: &rows,
+                    },
+                },
+                // Users are spread over the target's containers.
+                address: shared.addresses[user as usize % shared.addresses.len()],
+                timeout: plan.timeout,
+                connection: &mut connection,
+                buffer: &mut buffer,
+            };
+            if !is_setup && of_user.is_none() {
+                of_user = Some(captures.clone());
+            }
+            let sent = sender.send_all(steps, &mut captures).await;
+            let names = if is_setup {
+                &prepared.setup_names
+            } else {
+                &prepared.names
+            };
+            sent.map_err(|error| failed(names[error.name as usize].clone(), error.why))?;
+            n_requests += steps.len() as u64;
+        }
     }
     Ok(n_requests)
-}
-
-/// What one user keeps from journey to journey.
-struct Session {
-    address: SocketAddr,
-    timeout: Duration,
-    connection: Option<Connection>,
-    buffer: RequestBuffer,
-    random: fastrand::Rng,
-    counter: Counter,
-    user: u32,
-}
-
-impl Session {
-    /// One journey; its requests, or the one that failed and why.
-    async fn journey(&mut self, prepared: &Prepared) -> Result<u64, (String, String)> {
-        let mut captures: Vec<Option<Value>> = vec![None; prepared.captures.len()];
-        for operation in &prepared.operations {
-            let failed = |why: String| (prepared.names[operation.name as usize].clone(), why);
-            let mut dynamic = Dynamic {
-                captures: &captures,
-                random: &mut self.random,
-                counter: &mut self.counter,
-                user: self.user,
-            };
-            let outgoing = operation
-                .request
-                .build(&prepared.captures, &mut dynamic, &mut self.buffer)
-                .map_err(failed)?;
-            let sending = send(&mut self.connection, self.address, &outgoing, Keep::All);
-            match tokio::time::timeout(self.timeout, sending).await {
-                Ok(sent) => sent.map_err(|error| failed(error.message))?,
-                Err(_) => return Err(failed(format!("no whole answer within {:?}", self.timeout))),
-            }
-            let answer = answer_on(self.connection.as_ref());
-            let mut found = Vec::new();
-            let judged = operation.judge(prepared, answer, &mut dynamic, &mut found);
-            if judged.outcome != Outcome::Success {
-                let status = answer.status();
-                let why = judged.why.unwrap_or_else(|| format!("status {status}"));
-                return Err(failed(why));
-            }
-            for (slot, value) in found {
-                captures[slot] = Some(value);
-            }
-            if !operation.think.is_zero() {
-                tokio::time::sleep(operation.think).await;
-            }
-        }
-        Ok(prepared.operations.len() as u64)
-    }
 }
 
 #[cfg(test)]

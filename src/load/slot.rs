@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use super::client::Connection;
 use super::request::RequestBuffer;
+use super::setup::Standing;
 
 /// Why a request was taken away from its task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +28,15 @@ pub(super) enum Sitter {
     User(u32),
     /// A journey of an open loop.
     Arrival,
+    /// One that arrives beside the phase's own load, by its index.
+    Beside(usize),
+}
+
+impl Sitter {
+    /// Whether it belongs to the phase's own load.
+    pub(super) fn is_main(self) -> bool {
+        !matches!(self, Self::Beside(_))
+    }
 }
 
 /// The watched state of one journey at a time: at most one request in flight.
@@ -99,4 +109,8 @@ pub(super) struct Seat {
     /// What `${user}` is.
     pub(super) user: u32,
     pub(super) id: u32,
+    /// Its rows of data files, by data set; empty where there are none.
+    pub(super) rows: Vec<usize>,
+    /// What its user has set up.
+    pub(super) standing: Standing,
 }

@@ -38,11 +38,18 @@ pub(super) struct Step {
     pub(super) path: Text,
     pub(super) headers: Vec<(HeaderName, Quoted, Template)>,
     pub(super) body: StepBody,
-    pub(super) statuses: Vec<u16>,
-    pub(super) expect_json: Vec<(JsonPath, Json)>,
-    pub(super) contains: Option<Text>,
+    pub(super) expect: Expected,
     pub(super) captures: Vec<(Text, CaptureSource)>,
     pub(super) think: Duration,
+    pub(super) repeat: Option<RepeatFile>,
+}
+
+/// Until when a step is sent again.
+#[derive(Debug)]
+pub(super) struct RepeatFile {
+    pub(super) until: Expected,
+    pub(super) every: Duration,
+    pub(super) at_most: u32,
 }
 
 /// Where a step's body comes from.
@@ -88,7 +95,12 @@ pub(super) fn read_step(
         .get("headers")
         .map(|entry| read_headers(&entry, table.name(), notes))
         .unwrap_or_default();
-    let expect = read_expect(&mut table, notes);
+    let name_of = |key: &str| format!("`{key}` of {}", table.name());
+    let (expect_name, repeat_name) = (name_of("expect"), name_of("repeat"));
+    let expect = read_expect(table.get("expect"), &expect_name, notes);
+    let repeat = table
+        .get("repeat")
+        .and_then(|entry| read_repeat(&entry, &repeat_name, notes));
     let captures = read_captures(&mut table, notes);
     let think = table
         .get("think")
@@ -112,11 +124,10 @@ pub(super) fn read_step(
         path,
         headers,
         body,
-        statuses: expect.statuses,
-        expect_json: expect.json,
-        contains: expect.contains,
+        expect,
         captures,
         think,
+        repeat,
     })
 }
 
@@ -267,17 +278,37 @@ pub(super) fn literal(value: &Spanned<DeValue<'_>>, notes: &mut Notes<'_>) -> Va
 
 /// What `expect` says.
 #[derive(Debug, Default)]
-struct Expected {
-    statuses: Vec<u16>,
-    json: Vec<(JsonPath, Json)>,
-    contains: Option<Text>,
+pub(super) struct Expected {
+    pub(super) statuses: Vec<u16>,
+    pub(super) json: Vec<(JsonPath, Json)>,
+    pub(super) contains: Option<Text>,
 }
 
-fn read_expect(step: &mut Table<'_>, notes: &mut Notes<'_>) -> Expected {
+/// Most attempts of a step that repeats.
+const MOST_ATTEMPTS: u64 = 100_000;
+
+fn read_repeat(entry: &Entry<'_>, name: &str, notes: &mut Notes<'_>) -> Option<RepeatFile> {
+    let mut table = Table::of(entry, name, notes)?;
+    let until = table.need("until", "until = { json = { \"$.status\" = \"done\" } }");
+    let until = until.map(|entry| read_expect(Some(entry), &format!("`until` in {name}"), notes));
+    let every = table
+        .need("every", "every = \"500ms\"")
+        .and_then(|entry| table.some_time(&entry, notes));
+    let at_most = table
+        .need("at_most", "at_most = 20")
+        .and_then(|entry| table.whole(&entry, 2..MOST_ATTEMPTS + 1, notes))
+        .and_then(|most| u32::try_from(most).ok());
+    table.finish(notes);
+    Some(RepeatFile {
+        until: until?,
+        every: every?,
+        at_most: at_most?,
+    })
+}
+
+fn read_expect(entry: Option<Entry<'_>>, name: &str, notes: &mut Notes<'_>) -> Expected {
     let mut expected = Expected::default();
-    let name = format!("`expect` of {}", step.name());
-    let entry = step.get("expect");
-    let Some(mut table) = entry.and_then(|entry| Table::of(&entry, &name, notes)) else {
+    let Some(mut table) = entry.and_then(|entry| Table::of(&entry, name, notes)) else {
         return expected;
     };
     if let Some(entry) = table.get("status") {

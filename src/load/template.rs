@@ -12,6 +12,8 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use super::data::Rows;
+
 /// A text with `${}` in it, as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Template {
@@ -158,6 +160,14 @@ pub(super) enum Piece {
     Random(i64, i64),
     /// The virtual user's number.
     User,
+    /// A value of a data file; `is_escaped` inside a JSON string literal of a text body.
+    Data {
+        /// As it is written between the braces.
+        name: String,
+        set: usize,
+        column: usize,
+        is_escaped: bool,
+    },
 }
 
 impl Piece {
@@ -248,7 +258,7 @@ impl Pieces {
                 Piece::Capture(slot) | Piece::EscapedCapture(slot) => {
                     let _ = write!(out, "${{{}}}", captures[*slot]);
                 }
-                Piece::External(name) => {
+                Piece::External(name) | Piece::Data { name, .. } => {
                     let _ = write!(out, "${{{name}}}");
                 }
                 Piece::Uuid => out.push_str("${uuid}"),
@@ -292,6 +302,19 @@ impl Pieces {
                     Value::String(text) => push_escaped(out, text),
                     other => push_escaped(out, &other.to_string()),
                 },
+                Piece::Data {
+                    set,
+                    column,
+                    is_escaped,
+                    ..
+                } => {
+                    let value = dynamic.rows.value(*set, *column);
+                    if *is_escaped {
+                        push_escaped(out, &plain(value));
+                    } else {
+                        push_plain(out, value);
+                    }
+                }
                 open => push_plain(out, &dynamic.value(open)),
             }
         }
@@ -321,6 +344,7 @@ impl Pieces {
         match self.0.as_slice() {
             [Piece::Value(value)] => Ok(value.clone()),
             [Piece::Capture(slot)] => dynamic.capture(*slot).cloned(),
+            [Piece::Data { set, column, .. }] => Ok(dynamic.rows.value(*set, *column).clone()),
             [open @ (Piece::Uuid | Piece::Counter | Piece::Random(..) | Piece::User)] => {
                 Ok(dynamic.value(open))
             }
@@ -386,6 +410,8 @@ pub(super) struct Dynamic<'a> {
     pub(super) counter: &'a mut Counter,
     /// The virtual user's number, from 0.
     pub(super) user: u32,
+    /// Rows of data files.
+    pub(super) rows: Rows<'a>,
 }
 
 impl Dynamic<'_> {
@@ -401,7 +427,7 @@ impl Dynamic<'_> {
             Piece::User => Value::from(self.user),
             Piece::Text(text) | Piece::External(text) => Value::String(text.clone()),
             Piece::Value(value) => value.clone(),
-            Piece::Capture(_) | Piece::EscapedCapture(_) => Value::Null,
+            Piece::Capture(_) | Piece::EscapedCapture(_) | Piece::Data { .. } => Value::Null,
         }
     }
 }
@@ -545,6 +571,7 @@ impl JsonTemplate<Pieces> {
             random: &mut random,
             counter: &mut counter,
             user: 0,
+            rows: Rows::default(),
         };
         let mut text = String::new();
         self.render(&mut text, &mut nothing).ok()?;

@@ -28,6 +28,7 @@ fn render(pieces: &Pieces, captures: &[Option<Value>]) -> Result<String, usize> 
         random: &mut fastrand::Rng::with_seed(7),
         counter: &mut Counter::new(0, 1),
         user: 3,
+        rows: Rows::default(),
     };
     pieces.render(&mut out, &mut dynamic)?;
     Ok(out)
@@ -82,6 +83,7 @@ fn a_lone_value_keeps_its_type_and_a_joined_one_is_text() {
         random: &mut random,
         counter: &mut counter,
         user: 0,
+        rows: Rows::default(),
     };
     let fix = |text: &str| resolve(text).unwrap().fix(&four).unwrap();
     assert_eq!(fix("${cpus}").value(&mut dynamic), Ok(Value::from(4)));
@@ -122,6 +124,7 @@ fn random_includes_both_ends() {
         random: &mut random,
         counter: &mut counter,
         user: 0,
+        rows: Rows::default(),
     };
     let seen: HashSet<String> = (0..200)
         .map(|_| pieces.value(&mut dynamic).unwrap().to_string())

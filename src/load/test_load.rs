@@ -52,6 +52,7 @@ pub(super) fn plan(target: &Target, workload: Workload, phases: &[(LoadModel, u6
                 window: true,
                 model: *model,
                 ramp_from: None,
+                beside: Vec::new(),
                 duration: ms(*length_ms),
                 abort_on: Vec::new(),
                 held: false,

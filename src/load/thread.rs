@@ -10,25 +10,22 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::future::Future;
-use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::closed;
 use super::fine_timer::FineTimer;
+use super::numbers::Numbers;
 use super::open::{self, OpenState};
 use super::plan::LoadModel;
-use super::prepare::Prepared;
 use super::request::RequestBuffer;
+use super::setup::Standing;
 use super::slot::{Cancel, Seat, Sitter, Slot};
-use super::template::{Counter, Dynamic};
-use crate::cpus::CpuSet;
+use super::thread_plan::ThreadPlan;
 use crate::measure::{Outcome, Sample, Unpaced};
 
 /// How often deadlines are looked at, the drain is checked and samples leave.
@@ -45,18 +42,6 @@ const FAILURE_EVERY: Duration = Duration::from_millis(50);
 /// ordinary work. Release builds need 1 to 3 us; beyond this it stood still, and
 /// time that nobody accounts for shows in Little's law.
 const MOST_HANDLING: Duration = Duration::from_micros(50);
-
-/// What a thread is told once.
-#[derive(Debug)]
-pub(super) struct ThreadPlan {
-    pub(super) prepared: Prepared,
-    /// At least one.
-    pub(super) addresses: Vec<SocketAddr>,
-    pub(super) timeout: Duration,
-    pub(super) n_threads: usize,
-    pub(super) seed: u64,
-    pub(super) cpus: Option<CpuSet>,
-}
 
 /// The edges and pacing of the phase under way.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -118,8 +103,8 @@ pub(super) enum Report {
 pub(super) struct Batch {
     pub(super) samples: Vec<Sample>,
     pub(super) unpaced: Vec<Unpaced>,
-    /// Journeys that ended in the phase. **Units**: nanoseconds.
-    pub(super) journeys: Vec<(Outcome, u64)>,
+    /// Journeys that ended in the phase: which, how, after how long. **Units**: nanoseconds.
+    pub(super) journeys: Vec<(usize, Outcome, u64)>,
     pub(super) failures: Vec<String>,
 }
 
@@ -136,6 +121,9 @@ pub(super) struct Totals {
     /// Time that journeys were under way (open loop), by the count of them.
     pub(super) under_way: Duration,
     pub(super) cpu: Duration,
+    /// Set-ups of users that succeeded, and that did not.
+    pub(super) setups: u64,
+    pub(super) setups_failed: u64,
 }
 
 /// Everything the tasks of one load thread share.
@@ -144,8 +132,7 @@ pub(super) struct Thread {
     pub(super) index: usize,
     pub(super) plan: Arc<ThreadPlan>,
     pub(super) timer: Rc<FineTimer>,
-    pub(super) random: RefCell<fastrand::Rng>,
-    pub(super) counter: RefCell<Counter>,
+    pub(super) numbers: Numbers,
     pub(super) open: OpenState,
     pub(super) users: RefCell<HashSet<u32>>,
     pub(super) totals: RefCell<Totals>,
@@ -185,8 +172,7 @@ impl Thread {
         Ok(Rc::new(Self {
             index,
             timer: Rc::new(FineTimer::new()?),
-            random: RefCell::new(fastrand::Rng::with_seed(seed)),
-            counter: RefCell::new(Counter::new(index, plan.n_threads)),
+            numbers: Numbers::new(fastrand::Rng::with_seed(seed), plan.counter(index)),
             plan,
             open: OpenState::default(),
             users: RefCell::default(),
@@ -268,11 +254,13 @@ impl Thread {
                 slot,
                 user: id,
                 id,
+                rows: Vec::new(),
+                standing: Standing::default(),
             }
         });
         seat.user = match sitter {
             Sitter::User(user) => user,
-            Sitter::Arrival => seat.id,
+            Sitter::Arrival | Sitter::Beside(_) => seat.id,
         };
         seat.slot.sitter.set(sitter);
         seat.slot.idle_since.set(None);
@@ -363,10 +351,17 @@ impl Thread {
     }
 
     /// Notes a journey, if it ended in the phase under way.
-    pub(super) fn record_journey(&self, outcome: Outcome, began: Instant, ended: Instant) {
+    pub(super) fn record_journey(
+        &self,
+        journey: usize,
+        outcome: Outcome,
+        began: Instant,
+        ended: Instant,
+    ) {
         if self.phase_at(ended).is_some() {
             let latency = nanoseconds(ended.saturating_duration_since(began));
-            self.batch.borrow_mut().journeys.push((outcome, latency));
+            let mut batch = self.batch.borrow_mut();
+            batch.journeys.push((journey, outcome, latency));
         }
     }
 
@@ -380,21 +375,6 @@ impl Thread {
             self.last_failure.set(Some(now));
             self.batch.borrow_mut().failures.push(words());
         }
-    }
-
-    /// Lends out what changes from request to request.
-    pub(super) fn with_dynamic<T>(
-        &self,
-        captures: &[Option<Value>],
-        user: u32,
-        use_it: impl FnOnce(&mut Dynamic<'_>) -> T,
-    ) -> T {
-        use_it(&mut Dynamic {
-            captures,
-            random: &mut self.random.borrow_mut(),
-            counter: &mut self.counter.borrow_mut(),
-            user,
-        })
     }
 
     fn begin(self: &Rc<Self>, clock: PhaseClock) {

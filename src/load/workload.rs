@@ -1,4 +1,4 @@
-//! A checked workload: one journey as a list of operations.
+//! A checked workload: journeys as lists of operations.
 //!
 //! Loops are expanded and table fields put in when the file is read, so the
 //! reference journey of four looping steps is 36 operations here. What is left
@@ -16,12 +16,15 @@
 //! **Invariant**: every `${}` of an operation is one of these; a workload that
 //! exists has been checked.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
 use http::header::HeaderName;
 
+use super::data::{DataSet, Pick};
 use super::template::{JsonTemplate, Pieces};
 use super::workload_file;
 use crate::problem::{Location, Problem, Problems};
@@ -30,11 +33,17 @@ use crate::reported::JsonPath;
 /// A checked workload file.
 #[derive(Debug)]
 pub struct Workload {
+    /// Those of all journeys, in file order.
     pub(super) operations: Vec<Operation>,
+    /// At least one.
+    pub(super) journeys: Vec<Journey>,
+    pub(super) weight_of: WeightOf,
+    /// Those of the whole load before those of each user.
+    pub(super) setups: Vec<Setup>,
+    pub(super) data: Arc<[DataSet]>,
     /// Names of captures; a capture is known by its index here.
     pub(super) captures: Vec<String>,
     pub(super) refused: Vec<u16>,
-    pub(super) on_failure: OnFailure,
     pub(super) variables: Vec<VariableUse>,
     pub(super) environment: Vec<VariableUse>,
     pub(super) files: Vec<PathBuf>,
@@ -49,6 +58,70 @@ pub struct VariableUse {
     pub location: Location,
     /// A name the workload does define and that reads much like this one.
     pub similar: Option<String>,
+}
+
+/// One journey: what a user does from beginning to end.
+#[derive(Debug, Clone)]
+pub(super) struct Journey {
+    /// Empty where the file has top-level steps.
+    pub(super) name: String,
+    /// Its share among the others; 0 where it is only ever run beside others.
+    pub(super) weight: f64,
+    pub(super) on_failure: OnFailure,
+    /// Which of the operations are its own.
+    pub(super) operations: Range<usize>,
+    /// Data sets of which it takes a row.
+    pub(super) data: Vec<usize>,
+}
+
+/// What the weights of journeys are shares of; see `mix`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum WeightOf {
+    /// Of the journeys that are begun.
+    #[default]
+    Journeys,
+    /// Of the users of a closed loop.
+    Users,
+}
+
+/// Requests that come before the journeys and are in no figure.
+#[derive(Debug, Clone)]
+pub(super) struct Setup {
+    pub(super) scope: SetupScope,
+    /// After which time it is done again.
+    pub(super) renew: Option<Duration>,
+    pub(super) operations: Vec<Operation>,
+    /// Data sets of which it takes a row.
+    pub(super) data: Vec<usize>,
+}
+
+/// Whom a set-up is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SetupScope {
+    /// Each virtual user.
+    User,
+    /// All of a load.
+    Trial,
+}
+
+/// A data file whose rows belong to users, for those who plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserRows {
+    /// Its name.
+    pub name: String,
+    /// How many it has.
+    pub rows: usize,
+}
+
+/// A journey, for those who plan.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JourneyShape {
+    /// Its name; empty where the file has one journey without a name.
+    pub name: String,
+    /// Its share of all, from 0 to 1.
+    pub share: f64,
+    /// Requests of one.
+    pub requests: usize,
 }
 
 /// What a failed step does to its journey.
@@ -72,6 +145,15 @@ pub(super) struct Operation {
     pub(super) expect: Expect,
     pub(super) captures: Vec<Capture>,
     pub(super) think: Duration,
+    pub(super) repeat: Option<Box<RepeatUntil>>,
+}
+
+/// Until when an operation is sent again; see `repeat`.
+#[derive(Debug, Clone)]
+pub(super) struct RepeatUntil {
+    pub(super) until: Expect,
+    pub(super) every: Duration,
+    pub(super) at_most: u32,
 }
 
 /// What is sent after the headers.
@@ -154,10 +236,20 @@ impl Workload {
                 expect: Expect::default(),
                 captures: Vec::new(),
                 think: Duration::ZERO,
+                repeat: None,
             }],
+            journeys: vec![Journey {
+                name: String::new(),
+                weight: 1.0,
+                on_failure: OnFailure::Abort,
+                operations: 0..1,
+                data: Vec::new(),
+            }],
+            weight_of: WeightOf::default(),
+            setups: Vec::new(),
+            data: Arc::new([]),
             captures: Vec::new(),
             refused: vec![429],
-            on_failure: OnFailure::Abort,
             variables: Vec::new(),
             environment: Vec::new(),
             files: Vec::new(),
@@ -177,17 +269,40 @@ impl Workload {
         &self.environment
     }
 
-    /// The body files it has read, each once.
+    /// The body and data files it has read, each once.
     pub fn files(&self) -> &[PathBuf] {
         &self.files
     }
 
-    /// Requests of one whole journey; at least 1.
-    pub fn requests_per_journey(&self) -> usize {
-        self.operations.len()
+    /// Requests of its set-ups and of each journey once; at least 1.
+    pub fn requests_once(&self) -> usize {
+        let of_setups = self.setups.iter().map(|setup| setup.operations.len());
+        self.operations.len() + of_setups.sum::<usize>()
     }
 
-    /// Names of the operations in journey order, each once.
+    /// Its journeys, in file order; at least one.
+    pub fn journeys(&self) -> Vec<JourneyShape> {
+        let sum: f64 = self.journeys.iter().map(|journey| journey.weight).sum();
+        let shape = |journey: &Journey| JourneyShape {
+            name: journey.name.clone(),
+            share: journey.weight / sum,
+            requests: journey.operations.len(),
+        };
+        self.journeys.iter().map(shape).collect()
+    }
+
+    /// Data files with a row for each user.
+    pub fn user_rows(&self) -> Vec<UserRows> {
+        let sets = self.data.iter().filter(|set| set.pick == Pick::PerUser);
+        let rows = sets.map(|set| UserRows {
+            name: set.name.clone(),
+            rows: set.n_rows(),
+        });
+        rows.collect()
+    }
+
+    /// Names of the operations in the order of the journeys, each once; one name in two
+    /// journeys is one operation.
     ///
     /// A part that only the cell decides is shown as `${name}`.
     pub fn operation_names(&self) -> Vec<String> {

@@ -1,8 +1,9 @@
 //! workload.toml: text to a checked [`Workload`], or all its problems.
 //!
-//! Keys, in file order: `headers`, `refused`, `on_failure`, `[[table.NAME]]`,
-//! `[[step]]`. Keys of later versions are refused by name. The only files opened
-//! are the body files, relative to the workload file. `step_file` reads steps,
+//! Keys, in file order: `headers`, `refused`, `on_failure`, `weight_of`, `[data.NAME]`,
+//! `[[setup]]`, `[[table.NAME]]`, `[[step]]` or `[[journey]]`. Keys of later versions
+//! are refused by name. The only files opened are body and data files, relative to the
+//! workload file. `journeys_file` reads journeys, set-ups and data, `step_file` steps,
 //! `expand` turns them into operations.
 
 use std::collections::HashMap;
@@ -13,17 +14,22 @@ use indexmap::IndexMap;
 use serde_json::Value;
 use toml::de::DeValue;
 
-use super::expand::Expander;
-use super::step_file::{literal, read_step};
+use super::data::DataSet;
+use super::expand::{Expander, Keeps};
+use super::journeys_file::{
+    JourneyFile, Journeys, SetupFile, read_data, read_journeys, read_setups,
+};
+use super::step_file::{Step, literal};
 use super::template::Template;
-use super::workload::{OnFailure, VariableUse, Workload};
+use super::workload::{Journey, Setup, VariableUse, Workload};
 use crate::problem::Problems;
 use crate::toml_file::{self, Entry, Notes, Quoted, Table, integer_of};
 
 /// Keys of the format that are reserved and not built yet.
-const LATER_KEYS: [&str; 5] = ["data", "setup", "journey", "cookies", "teardown"];
+const LATER_KEYS: [&str; 2] = ["cookies", "teardown"];
 /// First parts of names that `${}` reads in another way.
-const RESERVED_TABLE_NAMES: [&str; 6] = ["env", "data", "uuid", "counter", "random", "user"];
+pub(super) const RESERVED_TABLE_NAMES: [&str; 6] =
+    ["env", "data", "uuid", "counter", "random", "user"];
 /// A journey longer than this is a mistake in a loop, not a wish.
 const MOST_OPERATIONS: usize = 10_000;
 
@@ -34,6 +40,8 @@ pub(super) type Rows = Vec<IndexMap<String, Value>>;
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     pub(super) tables: IndexMap<String, Rows>,
+    /// `None` for a file that cannot be used, which has been noted.
+    pub(super) data: IndexMap<String, Option<DataSet>>,
     pub(super) headers: Vec<(HeaderName, Quoted, Template)>,
     pub(super) body_files: HashMap<PathBuf, Option<BodyFile>>,
     pub(super) files: Vec<PathBuf>,
@@ -57,62 +65,31 @@ pub(super) fn parse(file: &Path, text: &str) -> Result<Workload, Problems> {
 }
 
 fn workload(file: &Path, mut table: Table<'_>, notes: &mut Notes<'_>) -> Workload {
+    let base = file.parent().unwrap_or(Path::new("")).to_owned();
     let mut shared = Shared {
         tables: read_tables(&mut table, notes),
         ..Shared::default()
     };
+    shared.data = read_data(&mut table, &base, &mut shared, notes);
     if let Some(entry) = table.get("headers") {
         shared.headers = read_headers(&entry, table.name(), notes);
     }
     let refused = table
         .get("refused")
         .map_or_else(|| vec![429], |entry| read_statuses(&table, &entry, notes));
-    let words = [
-        ("abort", OnFailure::Abort),
-        ("continue", OnFailure::Continue),
-    ];
-    let on_failure = table
-        .get("on_failure")
-        .and_then(|entry| table.word(&entry, &words, &[], notes))
-        .unwrap_or_default();
     for key in LATER_KEYS {
         table.not_yet(key, notes);
     }
-    let step_entry = if table.has_later(&LATER_KEYS) {
-        table.get("step")
-    } else {
-        table.need("step", "[[step]]")
-    };
-    let blocks = step_entry.map(|entry| Table::blocks(&entry, "step", notes));
-    let steps: Vec<_> = blocks
-        .unwrap_or_default()
-        .into_iter()
-        .filter_map(|table| read_step(table, &shared, notes))
-        .collect();
+    let setups = read_setups(&mut table, &shared, notes);
+    let Journeys {
+        journeys,
+        weight_of,
+    } = read_journeys(&mut table, &shared, notes);
     table.finish(notes);
 
-    let base = file.parent().unwrap_or(Path::new("")).to_owned();
-    let mut expander = Expander::new(base, shared, &steps, !notes.is_broken());
-    for step in &steps {
-        expander.expand(step, notes);
-        if expander.operations.len() > MOST_OPERATIONS {
-            notes.add(
-                step.at,
-                format!("the journey has more than {MOST_OPERATIONS} requests"),
-            );
-            break;
-        }
-    }
-    if let Some(entry) = step_entry
-        && expander.operations.is_empty()
-        && notes.is_empty()
-    {
-        notes.hint(
-            entry.key_at,
-            "the journey makes no request",
-            "write at least one [[step]] that does not loop over an empty table",
-        );
-    }
+    let mut expander = Expander::new(base, shared, !notes.is_broken());
+    let setups = expand_setups(&mut expander, setups, notes);
+    let journeys = expand_journeys(&mut expander, journeys, notes);
     let (mut environment, variables): (Vec<VariableUse>, Vec<VariableUse>) = expander
         .externals
         .into_values()
@@ -122,12 +99,83 @@ fn workload(file: &Path, mut table: Table<'_>, notes: &mut Notes<'_>) -> Workloa
     }
     Workload {
         operations: expander.operations,
+        journeys,
+        weight_of,
+        setups,
+        data: expander.shared.data.into_values().flatten().collect(),
         captures: expander.captures,
         refused,
-        on_failure,
         variables,
         environment,
         files: expander.shared.files,
+    }
+}
+
+/// Set-ups in order: what one captures is known to the next, and to every journey.
+fn expand_setups(
+    expander: &mut Expander,
+    setups: Vec<SetupFile>,
+    notes: &mut Notes<'_>,
+) -> Vec<Setup> {
+    let mut expanded = Vec::with_capacity(setups.len());
+    for setup in setups {
+        expander.begin(&setup.steps);
+        expand_steps(expander, &setup.steps, notes);
+        let operations = std::mem::take(&mut expander.operations);
+        if operations.is_empty() && notes.is_empty() {
+            notes.add(setup.at, "the set-up makes no request");
+        }
+        expanded.push(Setup {
+            scope: setup.scope,
+            renew: setup.renew,
+            operations,
+            data: expander.end(Keeps::All),
+        });
+    }
+    expanded
+}
+
+fn expand_journeys(
+    expander: &mut Expander,
+    journeys: Vec<JourneyFile>,
+    notes: &mut Notes<'_>,
+) -> Vec<Journey> {
+    let mut expanded = Vec::with_capacity(journeys.len());
+    for journey in journeys {
+        let first = expander.operations.len();
+        expander.begin(&journey.steps);
+        expand_steps(expander, &journey.steps, notes);
+        let operations = first..expander.operations.len();
+        if operations.is_empty() && notes.is_empty() {
+            notes.hint(
+                journey.at,
+                "the journey makes no request",
+                "write at least one [[step]] that does not loop over an empty table",
+            );
+        }
+        expanded.push(Journey {
+            name: journey.name,
+            weight: journey.weight,
+            on_failure: journey.on_failure,
+            operations,
+            data: expander.end(Keeps::Nothing),
+        });
+    }
+    expanded
+}
+
+fn expand_steps(expander: &mut Expander, steps: &[Step], notes: &mut Notes<'_>) {
+    for step in steps {
+        if expander.operations.len() > MOST_OPERATIONS {
+            continue;
+        }
+        expander.expand(step, notes);
+        if expander.operations.len() > MOST_OPERATIONS {
+            notes.add(
+                step.at,
+                format!("the journey has more than {MOST_OPERATIONS} requests"),
+            );
+        }
     }
 }
 

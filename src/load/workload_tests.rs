@@ -90,7 +90,7 @@ fn the_reference_journey_is_36_operations_in_dependency_order() {
     let file = folder.path().join("workload.toml");
     fs_err::write(&file, text).unwrap();
     let workload = Workload::read(&file).unwrap_or_else(|problems| panic!("{problems}"));
-    assert_eq!(workload.requests_per_journey(), 36);
+    assert_eq!(workload.requests_once(), 36);
     let names = workload.operation_names();
     assert_eq!(names[0], "create Patient");
     assert_eq!(names[8], "create ExplanationOfBenefit");
@@ -109,6 +109,7 @@ fn all_problems_are_found_at_once_each_in_its_place() {
 refused = [429, 42]
 [data.users]
 file = "users.csv"
+pick = "next"
 [[table.resource]]
 type = "Patient"
 [[step]]
@@ -132,7 +133,8 @@ path = "/${resource.id}/${id"
     insta::assert_snapshot!(wrong(text), @r#"
     w.toml:1:14: `on_failure` in the workload must be "abort" or "continue", not the text "stop"
     w.toml:2:17: `refused` in the workload must be an HTTP status from 100 to 599 or a list of them, not the number 42
-    w.toml:3:2: [data] is not yet supported
+    w.toml:4:8: the data file users.csv cannot be read: entity not found
+      hint: data files are UTF-8 and relative to the workload file
     w.toml:8:1: unknown key `metod` in [[step]] number 1
       hint: did you mean `method`?
     w.toml:9:8: the path "fhir" does not start with `/`
@@ -155,9 +157,7 @@ path = "/${resource.id}/${id"
 #[test]
 fn keys_of_later_versions_are_refused_by_name() {
     for (text, key) in [
-        ("[[setup]]\nscope = \"user\"", "[[setup]]"),
-        ("[[journey]]\nweight = 1", "[[journey]]"),
-        ("[data.users]\nfile = \"a.csv\"", "[data]"),
+        ("[[teardown]]\n[[step]]\npath = \"/\"", "[[teardown]]"),
         (
             "cookies = true\n[[step]]\npath = \"/\"",
             "`cookies` in the workload",
@@ -170,11 +170,6 @@ fn keys_of_later_versions_are_refused_by_name() {
             "{problems:?}"
         );
     }
-    let problems = problems("[[step]]\npath = \"/${data.users.name}\"");
-    assert_eq!(
-        problems,
-        ["w.toml:2:10: `${data.users.name}`: data files are not yet supported"]
-    );
 }
 
 #[test]
@@ -313,6 +308,7 @@ fn values_keep_their_type_and_texts_keep_their_zeros() {
         random: &mut fastrand::Rng::with_seed(1),
         counter: &mut crate::load::template::Counter::new(0, 1),
         user: 0,
+        rows: crate::load::data::Rows::default(),
     };
     let mut buffer = crate::load::request::RequestBuffer::default();
     let template = &prepared.operations[0].request;
@@ -404,7 +400,7 @@ body_file = "${t.a}${cpus}"
 "#;
     insta::assert_snapshot!(wrong(text), @r#"
     w.toml:4:25: `random(2, 1)` is not `random(LOW, HIGH)` with two whole numbers, low first
-    w.toml:5:20: `${data.a}`: data files are not yet supported
+    w.toml:5:20: `${data.a}`: there is no [data.a]
     w.toml:5:39: `${` without its `}`
     w.toml:6:32: `${t.c}` is a field of the table `t`, and this step has no `each = "t"`
     w.toml:7:17: `${t.x}` is not a field of the step's table

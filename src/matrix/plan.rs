@@ -14,7 +14,7 @@ use super::expand::{Expansion, expand};
 use super::expression::{Expression, Known, Value};
 use super::order::shuffled;
 use super::state::{Golden, State};
-use super::sweep::{Answers, Arrivals, Order, Phase, PhaseLoad, Stage, Sweep};
+use super::sweep::{Answers, Arrivals, Beside, Order, Phase, PhaseLoad, Stage, Sweep};
 use super::warnings::warnings;
 use crate::problem::{Location, Problem, Problems};
 use crate::scalar::Scalar;
@@ -139,6 +139,8 @@ pub struct CellPhase {
     pub answers: Option<Answers>,
     /// How requests are paced.
     pub model: CellLoad,
+    /// What arrives beside it at a constant rate.
+    pub beside: Vec<Beside>,
     /// How long.
     pub duration: Duration,
     /// Whether another cell of the tier has another load: p99 then rises with
@@ -199,6 +201,7 @@ struct StageShape {
     /// Of a ladder.
     step: Option<u32>,
     pacing: Pacing,
+    beside: Vec<Beside>,
     ramp: Duration,
     hold: Duration,
 }
@@ -261,6 +264,7 @@ fn stage_shapes(phase: &Phase) -> Vec<StageShape> {
             answers: phase.answers,
             is_first: index == 0,
             step: (phase.is_ladder() && is_held).then_some(n_holds),
+            beside: phase.beside.clone(),
             pacing: match stage.load {
                 PhaseLoad::Closed { .. } => Pacing::Closed,
                 PhaseLoad::Open {
@@ -385,6 +389,7 @@ impl Plan {
                         max_in_flight,
                     },
                 },
+                beside: stage.beside.clone(),
                 duration: stage.hold,
                 load_tied_to_knob: load.is_tied,
             };

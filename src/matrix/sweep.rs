@@ -268,9 +268,25 @@ pub struct Phase {
     pub answers: Option<Answers>,
     /// Where the file says that its load grows until something breaks. **Units**: byte offset.
     pub breakpoint_at: Option<usize>,
+    /// Journeys that arrive at a rate of their own beside its loads.
+    pub beside: Vec<Beside>,
     /// Its loads, one after the other. **Shape**: at least one; one that is held, unless the
     /// file has `stages` or `profile`.
     pub stages: Vec<Stage>,
+}
+
+/// A journey of the workload that arrives at a rate of its own beside a phase's load, and
+/// is in none of its figures.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Beside {
+    /// Its name.
+    pub journey: Located<String>,
+    /// How many requests a second, the same in every cell.
+    pub requests_per_second: f64,
+    /// How its arrivals are spaced.
+    pub arrivals: Arrivals,
+    /// Most of them under way at once.
+    pub max_in_flight: u32,
 }
 
 impl Phase {

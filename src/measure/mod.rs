@@ -20,6 +20,6 @@ pub use figures::{Counts, ErrorCounts, Figures, LatencyFigures};
 pub use latencies::{HIGHEST_NS, LOWEST_NS, Latencies, SIGNIFICANT_DIGITS, SparseCounts};
 pub use outcome::{ErrorClass, Outcome};
 pub use recorder::{LatencyFrom, Recorder, Sample, Unpaced};
-pub use summary::{Interval, SentIn, WindowSummary};
+pub use summary::{BesideSummary, Interval, SentIn, WindowSummary};
 pub use tag::{operation_tag, parse_tag};
 pub use verdict::{Flag, Judgement, Pacing, Reason, WindowVerdict, judge};

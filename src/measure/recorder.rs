@@ -72,8 +72,11 @@ pub struct Recorder {
     latency_from: LatencyFrom,
     names: Vec<String>,
     operations: Vec<OperationRecord>,
+    /// By operation: whether it is beside the phase's own load, and so in no total.
+    is_beside: Vec<bool>,
     generator_lag: Latencies,
-    journeys: OperationRecord,
+    journey_names: Vec<String>,
+    journeys: Vec<JourneyRecord>,
     intervals: HashMap<(u32, u32, Outcome), Slice>,
 }
 
@@ -84,6 +87,13 @@ struct Slice {
     /// By the second in which they left, `None` after the right edge: requests that did not
     /// leave in the second they belong to. Few, but for a service or generator that is behind.
     left_later: BTreeMap<SentIn, u32>,
+}
+
+/// Counts and distributions of the journeys of one name.
+#[derive(Debug, Clone, Default)]
+struct JourneyRecord {
+    is_beside: bool,
+    record: OperationRecord,
 }
 
 /// Counts and distributions of one operation.
@@ -149,11 +159,37 @@ impl Recorder {
         Self {
             latency_from,
             operations: vec![OperationRecord::default(); names.len()],
+            is_beside: vec![false; names.len()],
             names,
             generator_lag: Latencies::default(),
-            journeys: OperationRecord::default(),
+            journey_names: Vec::new(),
+            journeys: vec![JourneyRecord::default()],
             intervals: HashMap::new(),
         }
+    }
+
+    /// The same for journeys with these names, of which those are beside the phase's load.
+    ///
+    /// **Shape**: both of the same length, at least 1.
+    #[must_use]
+    pub fn with_journeys(mut self, names: Vec<String>, is_beside: Vec<bool>) -> Self {
+        let journey = |is_beside| JourneyRecord {
+            is_beside,
+            ..JourneyRecord::default()
+        };
+        self.journeys = is_beside.into_iter().map(journey).collect();
+        self.journey_names = names;
+        self
+    }
+
+    /// The same where these operations, by index, are beside the phase's load: they are
+    /// timed from due, and in no total.
+    #[must_use]
+    pub fn with_operations_beside(mut self, operations: impl Iterator<Item = usize>) -> Self {
+        for operation in operations {
+            self.is_beside[operation] = true;
+        }
+        self
     }
 
     /// The index of an operation, which is added where it is new.
@@ -166,6 +202,7 @@ impl Recorder {
         let index = known.unwrap_or_else(|| {
             self.names.push(name.to_owned());
             self.operations.push(OperationRecord::default());
+            self.is_beside.push(false);
             self.names.len() - 1
         });
         u32::try_from(index).expect("far fewer operations than that")
@@ -175,19 +212,23 @@ impl Recorder {
     ///
     /// **Panics**: when the operation's index is not one of the names'.
     pub fn record(&mut self, sample: &Sample) {
+        let is_beside = self.is_beside[sample.operation as usize];
+        let is_due = is_beside || self.latency_from == LatencyFrom::Due;
         let record = &mut self.operations[sample.operation as usize];
         record.add(sample.outcome, sample.is_sent_inside);
         if sample.outcome == Outcome::Success {
             if record.latency.record(sample.latency_ns) {
                 record.counts.clamped += 1;
             }
-            if self.latency_from == LatencyFrom::Due {
+            if is_due {
                 record.service.record(sample.service_ns);
             }
         }
-        if self.latency_from == LatencyFrom::Due && sample.outcome != Outcome::Unsent {
+        if is_due && sample.outcome != Outcome::Unsent {
             record.lag.record(sample.lag_ns);
-            self.generator_lag.record(sample.generator_lag_ns);
+            if !is_beside {
+                self.generator_lag.record(sample.generator_lag_ns);
+            }
         }
         let slice = self
             .intervals
@@ -212,7 +253,9 @@ impl Recorder {
     pub fn record_unpaced(&mut self, unpaced: &Unpaced) {
         let record = &mut self.operations[unpaced.operation as usize];
         record.counts.add_n(Outcome::Unsent, unpaced.n);
-        self.generator_lag.record_n(unpaced.waited_ns, unpaced.n);
+        if !self.is_beside[unpaced.operation as usize] {
+            self.generator_lag.record_n(unpaced.waited_ns, unpaced.n);
+        }
         self.intervals
             .entry((unpaced.second, unpaced.operation, Outcome::Unsent))
             .or_default()
@@ -220,11 +263,19 @@ impl Recorder {
             .record_n(unpaced.waited_ns, unpaced.n);
     }
 
-    /// Records one journey that ended in the phase.
+    /// Records one journey that ended in the phase, where there is one kind of them.
     pub fn record_journey(&mut self, outcome: Outcome, latency_ns: u64) {
-        self.journeys.add(outcome, true);
-        if outcome == Outcome::Success && self.journeys.latency.record(latency_ns) {
-            self.journeys.counts.clamped += 1;
+        self.record_journey_of(0, outcome, latency_ns);
+    }
+
+    /// Records one journey that ended in the phase.
+    ///
+    /// **Panics**: when its index is not one of the journeys'.
+    pub fn record_journey_of(&mut self, journey: usize, outcome: Outcome, latency_ns: u64) {
+        let record = &mut self.journeys[journey].record;
+        record.add(outcome, true);
+        if outcome == Outcome::Success && record.latency.record(latency_ns) {
+            record.counts.clamped += 1;
         }
     }
 
@@ -239,7 +290,9 @@ impl Recorder {
             record.merge(other);
         }
         self.generator_lag.merge(&other.generator_lag);
-        self.journeys.merge(&other.journeys);
+        for (journey, other) in self.journeys.iter_mut().zip(&other.journeys) {
+            journey.record.merge(&other.record);
+        }
         for (key, other) in &other.intervals {
             let slice = self.intervals.entry(*key).or_default();
             slice.latencies.merge(&other.latencies);
@@ -249,27 +302,67 @@ impl Recorder {
         }
     }
 
-    /// All operations together.
+    /// All operations of the phase's own load together.
     pub fn total(&self, length: Duration) -> Figures {
         let mut total = OperationRecord::default();
-        for record in &self.operations {
-            total.merge(record);
+        for (record, is_beside) in self.operations.iter().zip(&self.is_beside) {
+            if !is_beside {
+                total.merge(record);
+            }
         }
         total.figures(length, self.latency_from)
+    }
+
+    /// Operations beside the phase's own load together, by index.
+    pub fn together(&self, operations: impl Iterator<Item = u32>, length: Duration) -> Figures {
+        let mut indexes: Vec<usize> = operations.map(|index| index as usize).collect();
+        indexes.sort_unstable();
+        indexes.dedup();
+        let mut together = OperationRecord::default();
+        for index in indexes {
+            together.merge(&self.operations[index]);
+        }
+        together.figures(length, LatencyFrom::Due)
     }
 
     /// By operation, in the order of the names.
     pub fn operations(&self, length: Duration) -> Vec<(String, Figures)> {
         self.names
             .iter()
-            .zip(&self.operations)
-            .map(|(name, record)| (name.clone(), record.figures(length, self.latency_from)))
+            .zip(self.operations.iter().zip(&self.is_beside))
+            .map(|(name, (record, is_beside))| {
+                let from = if *is_beside {
+                    LatencyFrom::Due
+                } else {
+                    self.latency_from
+                };
+                (name.clone(), record.figures(length, from))
+            })
             .collect()
     }
 
-    /// Journeys that ended in the phase; latency from arrival to last answer.
+    /// Journeys of the phase's own load that ended in it; latency from arrival to last answer.
     pub fn journeys(&self, length: Duration) -> Figures {
-        self.journeys.figures(length, LatencyFrom::Send)
+        let mut total = OperationRecord::default();
+        for journey in self.journeys.iter().filter(|journey| !journey.is_beside) {
+            total.merge(&journey.record);
+        }
+        total.figures(length, LatencyFrom::Send)
+    }
+
+    /// Journeys by name, in order; empty where there is one kind of them.
+    pub fn journeys_by_name(&self, length: Duration) -> Vec<(String, Figures)> {
+        if self.journeys.len() < 2 {
+            return Vec::new();
+        }
+        let names = self.journey_names.iter().zip(&self.journeys);
+        let figures = names.map(|(name, journey)| {
+            (
+                name.clone(),
+                journey.record.figures(length, LatencyFrom::Send),
+            )
+        });
+        figures.collect()
     }
 
     /// The generator's own lag, over all requests sent.

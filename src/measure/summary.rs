@@ -25,6 +25,11 @@ pub struct WindowSummary {
     /// A journey belongs to the phase in which it ended, so that long ones are
     /// not cut off at the right edge and lost.
     pub journeys: Figures,
+    /// The same by the journey's name, in file order and with those beside the phase's own
+    /// load; empty where there is one journey.
+    pub journeys_by_name: Vec<(String, Figures)>,
+    /// What arrived beside the phase's own load, and is in none of its totals.
+    pub beside: Vec<BesideSummary>,
     /// Journeys that arrived (open) or began (closed) in the phase.
     pub arrivals: u64,
     /// Steps that a failed journey never came to.
@@ -36,7 +41,8 @@ pub struct WindowSummary {
     /// The part of the send lag that is the generator's own: from the moment a
     /// request was due and could be sent, to its send. Empty in a closed loop.
     pub generator_lag_ms: LatencyFigures,
-    /// Arrivals that waited because `max_in_flight` journeys were under way.
+    /// Arrivals that waited because `max_in_flight` journeys were under way, or because no
+    /// place had been set up.
     pub held_back: u64,
     /// Requests sent during the drain, while the window's last answers came in.
     pub outside: u64,
@@ -50,6 +56,17 @@ pub struct WindowSummary {
     pub intervals: Vec<Interval>,
     /// The last failures seen, one line each, newest last; at most ten.
     pub failures: Vec<String>,
+}
+
+/// A journey that arrived at a rate of its own beside a phase's load.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BesideSummary {
+    /// Its name.
+    pub journey: String,
+    /// Requests per second that it was to make.
+    pub planned_rate_rps: f64,
+    /// Its requests, all together; latency from due.
+    pub requests: Figures,
 }
 
 /// One histogram of one second, ready for an interval log.

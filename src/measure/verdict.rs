@@ -8,10 +8,13 @@
 //! counts and percentiles of successes hide: users that hang send nothing, so
 //! seconds of silence weigh as little as one slow request. It is read from the
 //! seconds without a success, and in a closed loop from the users abandoned.
+//!
+//! What arrives beside the window's own load must hold its rate as well: else the window
+//! is `overloaded`, whatever its own load is.
 
 use std::time::Duration;
 
-use super::{Outcome, WindowSummary};
+use super::{Figures, Outcome, WindowSummary};
 
 /// What the window was meant to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,12 +162,20 @@ pub fn judge(summary: &WindowSummary, pacing: Pacing) -> WindowVerdict {
         Judgement::Suspect
     };
     let mut flags = Vec::new();
-    if is_open && !is_saturated && is_overloaded(summary) {
+    let beside = summary.beside.iter().map(|beside| &beside.requests);
+    let mut beside_behind = beside.clone();
+    if is_open && !is_saturated && is_overloaded(&summary.total, summary.length)
+        || beside_behind.any(|requests| is_overloaded(requests, summary.length))
+    {
         flags.push(Flag::Overloaded);
     }
     let counts = &summary.total.counts;
-    let n_failed = counts.errors.total() + counts.abandoned;
-    if n_failed as f64 > ERRORS_SHARE * counts.requests as f64 {
+    let mut all = std::iter::once(&summary.total).chain(beside);
+    if all.any(|figures| {
+        let counts = &figures.counts;
+        let n_failed = counts.errors.total() + counts.abandoned;
+        n_failed as f64 > ERRORS_SHARE * counts.requests as f64
+    }) {
         flags.push(Flag::Errors);
     }
     let has_too_few = match pacing {
@@ -242,8 +253,9 @@ fn uses_its_cores_up(summary: &WindowSummary) -> bool {
 /// service's doing: neither their lag nor their being unsent counts here.
 fn is_generator_saturated(summary: &WindowSummary) -> bool {
     let counts = &summary.total.counts;
-    let misses_rate_by_itself =
-        summary.held_back == 0 && counts.successes > 0 && misses_rate(summary);
+    let misses_rate_by_itself = summary.held_back == 0
+        && counts.successes > 0
+        && misses_rate(&summary.total, summary.length);
     let latency_p99_ms = summary.total.latency_ms.p99.unwrap_or(0.0);
     let is_late = summary.generator_lag_ms.p99.is_some_and(|lag_ms| {
         lag_ms > GENERATOR_LAG_MS && lag_ms > GENERATOR_LAG_SHARE * latency_p99_ms
@@ -253,18 +265,18 @@ fn is_generator_saturated(summary: &WindowSummary) -> bool {
 
 /// Whether less was sent before the right edge than was due in the window. One
 /// request that was on its way over the edge is no miss.
-fn misses_rate(summary: &WindowSummary) -> bool {
-    let due = summary.total.counts.due as f64;
-    let sent_inside = summary.total.achieved_rate_rps * summary.length.as_secs_f64();
+fn misses_rate(figures: &Figures, length: Duration) -> bool {
+    let due = figures.counts.due as f64;
+    let sent_inside = figures.achieved_rate_rps * length.as_secs_f64();
     due - sent_inside > ((1.0 - ACHIEVED_SHARE) * due).max(1.0) + 1e-6
 }
 
-fn is_overloaded(summary: &WindowSummary) -> bool {
-    let counts = &summary.total.counts;
-    misses_rate(summary)
+fn is_overloaded(figures: &Figures, length: Duration) -> bool {
+    let counts = &figures.counts;
+    misses_rate(figures, length)
         || counts.unsent > 0
         || counts.abandoned > 0
-        || summary.total.p99_due_ms == Some(f64::INFINITY)
+        || figures.p99_due_ms == Some(f64::INFINITY)
 }
 
 /// Both sides count the same journeys over the same stretch of time, errors,

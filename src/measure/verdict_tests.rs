@@ -21,6 +21,8 @@ fn healthy() -> WindowSummary {
         total,
         operations: Vec::new(),
         journeys: Figures::default(),
+        journeys_by_name: Vec::new(),
+        beside: Vec::new(),
         arrivals: 15_000,
         not_attempted: 0,
         generator_cpu: Duration::from_secs(6),

@@ -1,7 +1,9 @@
 //! `plan` as text: what would be run, in which order, for how long.
 
 use super::table::{Align, Table, rate};
-use crate::matrix::{Arrivals, Cell, CellLoad, CellPhase, ClonesCost, Order, Plan, State, Sweep};
+use crate::matrix::{
+    Arrivals, Beside, Cell, CellLoad, CellPhase, ClonesCost, Order, Plan, State, Sweep,
+};
 use crate::units::{format_bytes, format_duration};
 
 /// Cells shown in full; larger plans show their ends.
@@ -225,17 +227,31 @@ fn phases(plan: &Plan) -> Vec<String> {
             || "not measured".to_owned(),
             |answers| format!("answers {}", answers.as_str()),
         );
+        let beside: String = phase.beside.iter().map(beside_words).collect();
         let step = phase
             .step
             .map_or_else(String::new, |step| format!(", step {step},"));
         lines.push(format!(
-            "phase         {}{step} for {}{}, {load}, {what}",
+            "phase         {}{step} for {}{}, {load}{beside}, {what}",
             phase.name,
             format_duration(phase.duration),
             ramp.take().unwrap_or_default(),
         ));
     }
     lines
+}
+
+/// ` beside 20 requests/s of journey poll`: in no figure of the phase's own load.
+fn beside_words(beside: &Beside) -> String {
+    let poisson = match beside.arrivals {
+        Arrivals::Uniform => "",
+        Arrivals::Poisson => " (Poisson arrivals)",
+    };
+    format!(
+        " beside {} requests/s{poisson} of journey {}",
+        rate(beside.requests_per_second),
+        beside.journey.value
+    )
 }
 
 fn load_words(model: CellLoad, range: &str) -> String {

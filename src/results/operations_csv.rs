@@ -1,7 +1,8 @@
 //! operations.csv: a window's figures per operation and per journey.
 //!
-//! **Shape**: per window one row for each operation in journey order, then one
-//! of kind `journey`. Same keys as trials.csv, so the two join.
+//! **Shape**: per window one row for each operation in journey order, then rows
+//! of kind `journey`: one for each where the workload has several, and one without a name
+//! for all of the window's own load. What arrived beside that load is in its own rows alone. Same keys as trials.csv, so the two join.
 
 use std::path::Path;
 
@@ -99,6 +100,8 @@ impl OperationsCsv {
             .iter()
             .map(|(name, figures)| record(key, "operation", name, figures))
             .collect();
+        let journeys = summary.journeys_by_name.iter();
+        records.extend(journeys.map(|(name, figures)| record(key, "journey", name, figures)));
         records.push(record(key, "journey", "", &summary.journeys));
         self.file.append(&records)
     }
@@ -183,6 +186,8 @@ mod tests {
             total: figures.clone(),
             operations: vec![("create Patient".into(), figures.clone())],
             journeys: figures,
+            journeys_by_name: Vec::new(),
+            beside: Vec::new(),
             arrivals: 1,
             not_attempted: 0,
             generator_cpu: Duration::ZERO,

@@ -264,6 +264,64 @@ fn the_demo_passes_its_check() {
 }
 
 #[test]
+fn every_worked_example_can_be_planned() {
+    let folder = repository().join("compose/testbed/workloads");
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut matrices: Vec<_> = entries
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.to_str().unwrap().ends_with("-matrix.toml"))
+        .collect();
+    matrices.sort();
+    let mut said = Vec::new();
+    for matrix in &matrices {
+        let ended = Sandbox::new().run(&["plan", matrix.to_str().unwrap()]);
+        let ended = ended.exits(0);
+        let phases = ended
+            .stdout
+            .lines()
+            .filter(|line| line.starts_with("phase "));
+        said.push(phases.last().unwrap().to_owned());
+        let check = Sandbox::new().run(&["check", matrix.to_str().unwrap()]);
+        said.push(
+            check
+                .exits(0)
+                .stdout
+                .rsplit_once("service")
+                .unwrap()
+                .1
+                .trim()
+                .to_owned(),
+        );
+    }
+    assert_eq!(said.join("\n"), "");
+}
+
+#[test]
+fn a_journey_beside_a_phase_must_be_one_of_the_workload() {
+    let sandbox = Sandbox::new();
+    let folder = repository().join("compose/testbed/workloads");
+    let text = std::fs::read_to_string(folder.join("endpoints-matrix.toml")).unwrap();
+    let text = text
+        .replace(
+            "\"../compose.yaml\"",
+            &format!("\"{}/../compose.yaml\"", folder.display()),
+        )
+        .replace(
+            "\"endpoints.toml\"",
+            &format!("\"{}/endpoints.toml\"", folder.display()),
+        )
+        .replace("journey = \"watch\"", "journey = \"watsh\"");
+    sandbox.write("matrix.toml", &text);
+    let ended = sandbox.run(&["plan"]).exits(2);
+    assert!(
+        ended.stderr.contains("the workload has no journey `watsh`")
+            && ended.stderr.contains("did you mean `watch`?"),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[test]
 fn init_writes_a_starter_that_passes_its_own_check() {
     let sandbox = Sandbox::new();
     sandbox.write(

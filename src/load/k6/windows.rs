@@ -195,6 +195,8 @@ impl Windows {
             total: by_operation.total(length),
             operations: by_operation.operations(length),
             journeys,
+            journeys_by_name: Vec::new(),
+            beside: Vec::new(),
             arrivals: recorded.arrivals,
             not_attempted: 0,
             generator_cpu: recorded.cpu,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use toml::de::DeValue;
 
+use super::beside::beside;
 use super::knobs::parse;
 use super::stages::{EXAMPLE, breakpoint_at, is_staged, stages};
 use super::{k6, section};
@@ -235,6 +236,7 @@ pub(super) fn phases(
             table.not_yet(key, notes);
         }
         let breakpoint_at = breakpoint_at(&mut table);
+        let beside = beside(&mut table, is_k6, notes);
         let stages = if is_k6 {
             k6::cut(&mut table, measured.is_window, notes).map(|stage| vec![stage])
         } else {
@@ -247,6 +249,7 @@ pub(super) fn phases(
                 location: notes.at(at),
                 answers: measured.answers,
                 breakpoint_at,
+                beside,
                 stages,
             });
         }
@@ -394,9 +397,9 @@ pub(super) fn loads(
 
 /// What loads may be written with.
 #[derive(Clone, Copy)]
-struct Loads<'n> {
-    names: &'n [String],
-    may_be_list: bool,
+pub(super) struct Loads<'n> {
+    pub(super) names: &'n [String],
+    pub(super) may_be_list: bool,
 }
 
 fn closed_loads(
@@ -414,7 +417,7 @@ fn closed_loads(
     Some(users.into_iter().map(load).collect())
 }
 
-fn open_loads(
+pub(super) fn open_loads(
     entry: &Entry<'_>,
     name: &str,
     known: Loads<'_>,

@@ -9,6 +9,7 @@
 //! `k6` (the same for scripts), `trials` (trials, cost, service level, report), `state` (golden volumes, seed,
 //! hooks), `host` (CPUs, proofs).
 
+mod beside;
 mod host;
 mod k6;
 mod knobs;

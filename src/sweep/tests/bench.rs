@@ -71,6 +71,7 @@ pub(super) fn phase(name: &str, window: bool) -> JobPhase {
             name: name.to_owned(),
             window,
             ramp_from: None,
+            beside: Vec::new(),
             model: LoadModel::Closed { users: 2 },
             duration: WINDOW,
             held: false,

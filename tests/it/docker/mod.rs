@@ -9,6 +9,7 @@ mod faults;
 mod health;
 mod images;
 mod isolation;
+mod journeys;
 #[cfg(feature = "k6-tests")]
 mod k6;
 mod launches;

@@ -1,5 +1,6 @@
 //! What is said about files that are wrong.
 
+mod beside;
 mod damaged;
 mod host;
 mod k6;
