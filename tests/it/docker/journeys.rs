@@ -1,6 +1,6 @@
 //! Several journeys, set-ups, data and steps that repeat, on the real testbed.
 
-use super::{Testbed, assert_nothing_left};
+use super::Testbed;
 use crate::support::repository;
 
 /// Writes one of the worked examples into the sandbox, with shorter phases.
@@ -63,7 +63,7 @@ fn editors_readers_and_workers_run_side_by_side() {
     ];
     example(&testbed, "editors", &shorter);
     testbed.run(&["run"]).exits(0);
-    assert_nothing_left();
+    testbed.assert_nothing_left();
     for row in testbed.rows() {
         assert_ne!(row.text("verdict"), "failed", "{row:?}");
         assert_eq!(row.number("errors"), 0.0, "{row:?}");
@@ -96,7 +96,7 @@ fn a_mix_of_endpoints_runs_with_a_journey_beside_it() {
     ];
     example(&testbed, "endpoints", &shorter);
     testbed.run(&["run"]).exits(0);
-    assert_nothing_left();
+    testbed.assert_nothing_left();
     let rows = testbed.rows();
     assert_eq!(rows.len(), 2);
     for (row, rate) in rows.iter().zip([50.0, 100.0]) {

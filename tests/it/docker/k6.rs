@@ -107,38 +107,49 @@ fn a_k6_script_runs_unchanged_in_every_cell() {
     assert!(!operations.contains("/health"), "set-up is in no window");
 }
 
-#[test]
-fn an_interrupted_sweep_leaves_no_k6_behind() {
-    let testbed = Testbed::new();
+/// (process id, parent) of every k6 that makes load.
+fn k6s() -> Vec<(String, String)> {
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let stats = all.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
+    let k6s = stats.filter_map(|stat| {
+        let (before, after) = stat.rsplit_once(')')?;
+        let id = before.strip_suffix("(k6")?.trim().to_owned();
+        let words = std::fs::read_to_string(format!("/proc/{id}/cmdline")).ok()?;
+        if !words.contains("\0run\0") {
+            return None;
+        }
+        Some((id, after.split_whitespace().nth(1)?.to_owned()))
+    });
+    k6s.collect()
+}
+
+/// A sweep that is under way, and the process id of its k6.
+fn start_with_k6(testbed: &Testbed) -> (super::Running, String) {
     testbed.k6_matrix(
         "[[phase]]\nname = \"steady\"\nwindow = true\nanswers = \"capacity\"\nfrom = \"1s\"\nduration = \"6s\"\n",
     );
     let running = testbed.start(&["run"]);
     let owner = running.id();
-    // (process id, parent) of every k6 that makes load.
-    let k6s = || -> Vec<(String, String)> {
-        let all = std::fs::read_dir("/proc").unwrap().flatten();
-        let stats = all.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());
-        let k6s = stats.filter_map(|stat| {
-            let (before, after) = stat.rsplit_once(')')?;
-            let id = before.strip_suffix("(k6")?.trim().to_owned();
-            let words = std::fs::read_to_string(format!("/proc/{id}/cmdline")).ok()?;
-            if !words.contains("\0run\0") {
-                return None;
-            }
-            Some((id, after.split_whitespace().nth(1)?.to_owned()))
-        });
-        k6s.collect()
-    };
     let mut id = String::new();
     super::wait_until(Duration::from_secs(90), || {
         let found = k6s().into_iter().find(|(_, parent)| *parent == owner);
         id = found.map(|(id, _)| id).unwrap_or_default();
         !id.is_empty()
     });
+    (running, id)
+}
+
+fn is_running(id: &str) -> bool {
+    k6s().iter().any(|(running, _)| running == id)
+}
+
+#[test]
+fn an_interrupted_sweep_leaves_no_k6_behind() {
+    let testbed = Testbed::new();
+    let (running, id) = start_with_k6(&testbed);
     running.signal("INT");
     running.end(Duration::from_mins(1)).exits(130);
-    assert!(k6s().iter().all(|(running, _)| *running != id), "{id}");
+    assert!(!is_running(&id), "{id}");
     testbed.assert_nothing_left();
     assert!(
         testbed
@@ -146,4 +157,16 @@ fn an_interrupted_sweep_leaves_no_k6_behind() {
             .iter()
             .all(|row| row.text("verdict") != "valid")
     );
+}
+
+#[test]
+fn k6_ends_with_a_sweep_that_is_killed() {
+    let testbed = Testbed::new();
+    let (running, id) = start_with_k6(&testbed);
+    running.signal("KILL");
+    running.end(Duration::from_mins(1));
+    // Its script would go on for longer.
+    super::wait_until(Duration::from_secs(4), || !is_running(&id));
+    testbed.sandbox.run(&["clean"]).exits(0);
+    testbed.assert_nothing_left();
 }
