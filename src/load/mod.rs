@@ -8,7 +8,8 @@
 //! `prepare` (made ready), `generator` with `conductor` (threads and phases),
 //! `seed` (journeys without windows), `thread`, `slot`, `journey`, `closed`, `open`
 //! with `arrivals`, `fine_timer` (one load thread), `request`, `answer` (bytes), `client` (one
-//! connection), `pinning` (threads kept on CPUs); and `k6`, load that a script makes.
+//! connection), `pinning` (threads kept on CPUs), `self_test` (what a load core can do);
+//! and `k6`, load that a script makes.
 mod answer;
 mod arrivals;
 mod client;
@@ -27,6 +28,7 @@ mod plan;
 mod prepare;
 mod request;
 mod seed;
+mod self_test;
 mod slot;
 mod step_file;
 mod template;
@@ -35,6 +37,7 @@ mod test_load;
 #[cfg(test)]
 mod test_server;
 mod thread;
+mod thread_time;
 #[cfg(test)]
 mod truth_tests;
 mod workload;
@@ -45,4 +48,5 @@ pub use once::{Exchange, ReceivedAnswer, SentRequest, once};
 pub use pinning::pin_all_threads;
 pub use plan::{AbortRule, Arrivals, LoadModel, LoadPlan, LoadSignal, PhasePlan, Target, Tick};
 pub use seed::{SeedError, SeedPlan, seed};
+pub use self_test::{SelfTest, self_test};
 pub use workload::{VariableUse, Workload};

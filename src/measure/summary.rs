@@ -31,6 +31,8 @@ pub struct WindowSummary {
     pub not_attempted: u64,
     /// CPU time the generator's load threads used in the phase.
     pub generator_cpu: Duration,
+    /// Time they were ready to run and had no CPU; `None` where the kernel does not tell.
+    pub generator_wait: Option<Duration>,
     /// Load threads it ran on.
     pub threads: usize,
     /// The part of the send lag that is the generator's own: from the moment a
