@@ -24,7 +24,7 @@ fn healthy() -> WindowSummary {
         arrivals: 15_000,
         not_attempted: 0,
         generator_cpu: Duration::from_secs(6),
-        generator_wait: Some(Duration::from_millis(300)),
+        generator_wait: Some(Duration::from_millis(100)),
         threads: 1,
         generator_lag_ms: LatencyFigures {
             p99: Some(0.3),
