@@ -25,9 +25,9 @@ use crate::measure::WindowSummary;
 /// Connections: as many as the comparison with other generators has.
 const USERS: u32 = 32;
 /// Until connections are open and code is warm.
-const WARM_UP: Duration = Duration::from_millis(100);
+const WARM_UP: Duration = Duration::from_millis(50);
 /// Thousands of requests, and over before anybody wonders.
-const WINDOW: Duration = Duration::from_millis(300);
+const WINDOW: Duration = Duration::from_millis(200);
 /// Longest wait for the last answers, and for any.
 const DRAIN: Duration = Duration::from_millis(500);
 /// Fewer say nothing: the host left the generator hardly any CPU.
@@ -219,8 +219,8 @@ mod tests {
     #[test]
     fn it_tells_what_a_core_can_do_and_is_over_soon() {
         let begun = Instant::now();
-        let test = run(None).expect("a thread can send a hundred requests in 300 ms");
-        // Idle hosts need 0.4 s; the edges bound the rest.
+        let test = run(None).expect("a thread can send a hundred requests in 200 ms");
+        // Idle hosts need 0.3 s; the edges bound the rest.
         assert!(
             begun.elapsed() < Duration::from_secs(5),
             "{:?}",

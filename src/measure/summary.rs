@@ -91,6 +91,7 @@ impl Interval {
     }
 
     /// The same, with what is known of requests that left later than they were due.
+    #[must_use]
     pub fn with_left_later(self, left_later: Vec<(SentIn, u32)>) -> Self {
         Self { left_later, ..self }
     }
