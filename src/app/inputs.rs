@@ -69,7 +69,7 @@ impl Inputs {
         check_services(&sweep, &compose, &mut problems);
         if let Some((workload, _)) = &workload {
             check_workload_names(&sweep, workload, &settings, environment, &mut problems);
-            check_threshold_operations(&sweep, workload, &mut problems);
+            check_operations(&sweep, workload, &mut problems);
             check_beside(&sweep, workload, &mut problems);
         }
         let mut scripts = Scripts::first(&mut sweep, &settings, environment, &mut problems)?;
@@ -524,17 +524,22 @@ fn check_workload_names(
     }
 }
 
-/// A threshold of an operation that is never sent would always hold.
-fn check_threshold_operations(sweep: &Sweep, workload: &Workload, problems: &mut Vec<Problem>) {
+/// A threshold of an operation that is never sent would always hold, a service level of it
+/// never be met.
+fn check_operations(sweep: &Sweep, workload: &Workload, problems: &mut Vec<Problem>) {
     let names = workload.operation_names();
     // Those that hold values of a cell are known per cell only.
     if names.iter().any(|name| name.contains("${")) {
         return;
     }
-    for rule in &sweep.thresholds {
-        if let (Some(location), Some(operation)) = (&rule.operation, &rule.threshold.operation)
-            && !names.contains(operation)
-        {
+    let of_thresholds = sweep.thresholds.iter().filter_map(|rule| {
+        let operation = rule.threshold.operation.as_ref()?;
+        Some((rule.operation.as_ref()?, operation))
+    });
+    let of_levels = sweep.slo.operations.iter();
+    let of_levels = of_levels.map(|slo| (&slo.operation.location, &slo.operation.value));
+    for (location, operation) in of_thresholds.chain(of_levels) {
+        if !names.contains(operation) {
             let near = nearest(operation, names.iter().map(String::as_str));
             let hint = near.map_or_else(
                 || format!("the workload's operations are {}", names.join(", ")),

@@ -143,12 +143,26 @@ fn settings(sweep: &Sweep, cpu_plan: &CpuPlan, choices: Choices) -> Settings {
         seed: trials.seed,
         max_consecutive_failures: trials.max_consecutive_failures.unwrap_or(0),
         fail_fast: choices.fail_fast,
-        slo: (sweep.slo.p99_ms.is_some() || sweep.slo.error_rate.is_some()).then_some(Slo {
-            p99_ms: sweep.slo.p99_ms,
-            error_rate: sweep.slo.error_rate,
-        }),
+        slo: slo(sweep),
         assumed_dead_time: ASSUMED_DEAD_TIME,
     }
+}
+
+/// The parts of the service level: of everything, then of single operations.
+fn slo(sweep: &Sweep) -> Vec<Slo> {
+    let own = &sweep.slo;
+    let operations = own.operations.iter();
+    let of_operations = operations.map(|slo| (Some(slo.operation.value.clone()), slo.limits));
+    [(None, own.total)]
+        .into_iter()
+        .chain(of_operations)
+        .filter(|(_, limits)| limits.p99_ms.is_some() || limits.error_rate.is_some())
+        .map(|(operation, limits)| Slo {
+            operation,
+            p99_ms: limits.p99_ms,
+            error_rate: limits.error_rate,
+        })
+        .collect()
 }
 
 fn place(prove: &Prove) -> LaunchTarget {

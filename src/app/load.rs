@@ -12,6 +12,7 @@ use super::environment::Environment;
 use super::error::{AppError, Outcome};
 use super::interrupt::Interrupts;
 use super::jobs::{default_load_threads, resolve};
+use super::self_test::{refuse_too_fast, test_generator};
 use crate::cli::{ArrivalsChoice, LoadArgs};
 use crate::load::{
     AbortRule, Arrivals, LoadModel, LoadPlan, LoadSignal, PhasePlan, RunningLoad, Target, Tick,
@@ -66,6 +67,11 @@ pub(super) async fn load(
         drain: DRAIN,
         seed: arguments.seed,
     };
+    if arguments.open.is_some()
+        && let Some(test) = test_generator(None).await?
+    {
+        refuse_too_fast(&test, plan.threads, None, &plan.phases)?;
+    }
     let mut interrupts = Interrupts::listen()?;
     let mut load = RunningLoad::start(plan).map_err(AppError::input)?;
     let mut measured = None;
@@ -374,6 +380,7 @@ fn report(
         "not_attempted": summary.not_attempted,
         "outside_window": summary.outside,
         "generator_cpu_s": summary.generator_cpu.as_secs_f64(),
+        "generator_wait_s": summary.generator_wait.map(|waited| waited.as_secs_f64()),
         "load_threads": summary.threads,
         "operations": operations,
         "failures": summary.failures,

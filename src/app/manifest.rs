@@ -150,6 +150,15 @@ fn phase(phase: &JobPhase) -> Value {
 /// What held for every trial.
 fn settings(plan: &SweepPlan) -> Value {
     let settings = &plan.settings;
+    let slo_of_all = settings.slo.iter().find(|slo| slo.operation.is_none());
+    let slo_of_operations: IndexMap<&String, Value> = settings
+        .slo
+        .iter()
+        .filter_map(|slo| {
+            let limits = json!({ "p99_ms": slo.p99_ms, "error_rate": slo.error_rate });
+            Some((slo.operation.as_ref()?, limits))
+        })
+        .collect();
     json!({
         "ready_timeout_s": settings.ready_timeout.as_secs_f64(),
         "request_timeout_s": settings.request_timeout.as_secs_f64(),
@@ -157,8 +166,9 @@ fn settings(plan: &SweepPlan) -> Value {
         "load_threads": settings.load_threads,
         "max_consecutive_failures": settings.max_consecutive_failures,
         "fail_fast": settings.fail_fast,
-        "slo_p99_ms": settings.slo.and_then(|slo| slo.p99_ms),
-        "slo_error_rate": settings.slo.and_then(|slo| slo.error_rate),
+        "slo_p99_ms": slo_of_all.and_then(|slo| slo.p99_ms),
+        "slo_error_rate": slo_of_all.and_then(|slo| slo.error_rate),
+        "slo_operations": slo_of_operations,
     })
 }
 

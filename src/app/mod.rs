@@ -25,6 +25,7 @@ mod reachable;
 mod report;
 mod run;
 mod script;
+mod self_test;
 mod stack;
 mod state;
 mod up;

@@ -17,6 +17,7 @@ use super::manifest::manifest;
 use super::plan::{deduplicated, refuse_unsupported};
 use super::reachable::refuse_unreachable;
 use super::report::draw;
+use super::self_test::{refuse_too_fast, self_test_json, test_generator};
 use crate::cli::RunArgs;
 use crate::cpus::CpuSet;
 use crate::engine::{DockerEngine, Engine, HostFacts, Owner};
@@ -115,6 +116,19 @@ async fn prepare(
     };
     let mut isolated = isolate(&inputs, &stacks, &facts, arguments.cpu_mode)?;
     let mut plan = sweep_plan(&mut inputs, &isolated, id, facts.cpus, choices).await?;
+    // A script's rates are k6's business.
+    let tested = if inputs.workload.is_some() {
+        let cpus = isolated.plan.generator.as_ref();
+        let tested = test_generator(cpus).await?;
+        if let Some(test) = &tested {
+            let phases = plan.jobs.iter().flat_map(|job| &job.phases);
+            let phases = phases.map(|phase| &phase.plan);
+            refuse_too_fast(test, plan.settings.load_threads, cpus, phases)?;
+        }
+        tested
+    } else {
+        None
+    };
     let images = images::prepare(
         &*engine,
         &mut isolated.stacks,
@@ -126,7 +140,8 @@ async fn prepare(
     .await?;
 
     let folder = RunsFolder::under(&arguments.out).create(&plan.run_id)?;
-    let record = manifest(&inputs, &plan, &isolated, environment, &facts, &images);
+    let mut record = manifest(&inputs, &plan, &isolated, environment, &facts, &images);
+    record["generator_self_test"] = self_test_json(tested.as_ref());
     write_manifest(&folder.manifest(), &record, &inputs.secrets)?;
     keep_inputs(&inputs, &folder, &arguments.matrix.matrix)?;
     let sinks = open_sinks(&inputs, &stacks, folder)?;

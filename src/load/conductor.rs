@@ -445,6 +445,7 @@ fn summarise(collected: Collected, length: Duration, plan: &ThreadPlan) -> Windo
         arrivals: sum(|totals| totals.arrivals),
         not_attempted: sum(|totals| totals.not_attempted),
         generator_cpu: time(|totals| totals.cpu),
+        generator_wait: totals.iter().map(|totals| totals.waited).sum(),
         threads: totals.len().min(most_threads as usize),
         generator_lag_ms: recorder.generator_lag_ms(),
         held_back: sum(|totals| totals.held_back),

@@ -9,7 +9,8 @@
 //! `seed` (journeys without windows), `mix` (which journey is next), `setup` with `sure`
 //! (what comes before), `thread` with `thread_plan`, `slot`, `journey` with `repeat`, `closed`, `open`
 //! with `arrivals`, `fine_timer` (one load thread), `request`, `answer` (bytes), `client` (one
-//! connection), `pinning` (threads kept on CPUs); and `k6`, load that a script makes.
+//! connection), `pinning` (threads kept on CPUs), `self_test` (what a load core can do);
+//! and `k6`, load that a script makes.
 mod answer;
 mod arrivals;
 mod client;
@@ -39,6 +40,7 @@ mod request;
 #[cfg(test)]
 mod rude_server_tests;
 mod seed;
+mod self_test;
 mod setup;
 #[cfg(test)]
 mod setup_tests;
@@ -52,6 +54,7 @@ mod test_load;
 mod test_server;
 mod thread;
 mod thread_plan;
+mod thread_time;
 #[cfg(test)]
 mod truth_tests;
 mod workload;
@@ -64,4 +67,5 @@ pub use plan::{
     AbortRule, Arrivals, Beside, LoadModel, LoadPlan, LoadSignal, PhasePlan, Target, Tick,
 };
 pub use seed::{SeedError, SeedPlan, seed};
+pub use self_test::{SelfTest, self_test};
 pub use workload::{JourneyShape, UserRows, VariableUse, Workload};

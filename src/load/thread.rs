@@ -26,6 +26,7 @@ use super::request::RequestBuffer;
 use super::setup::Standing;
 use super::slot::{Cancel, Seat, Sitter, Slot};
 use super::thread_plan::ThreadPlan;
+use super::thread_time::ThreadTime;
 use crate::measure::{Outcome, Sample, Unpaced};
 
 /// How often deadlines are looked at, the drain is checked and samples leave.
@@ -124,6 +125,8 @@ pub(super) struct Totals {
     /// Set-ups of users that succeeded, and that did not.
     pub(super) setups: u64,
     pub(super) setups_failed: u64,
+    /// Ready to run and without a CPU; `None` where the kernel does not tell.
+    pub(super) waited: Option<Duration>,
 }
 
 /// Everything the tasks of one load thread share.
@@ -156,8 +159,8 @@ struct Drain {
     is_reported: bool,
     is_closing: bool,
     is_last: bool,
-    cpu_at_begin: Duration,
-    cpu_used: Option<Duration>,
+    at_begin: ThreadTime,
+    used: Option<ThreadTime>,
 }
 
 impl Thread {
@@ -382,7 +385,7 @@ impl Thread {
         self.totals.take();
         self.last_failure.set(None);
         *self.drain.borrow_mut() = Drain {
-            cpu_at_begin: thread_cpu(),
+            at_begin: ThreadTime::now(),
             ..Drain::default()
         };
         open::begin(self, clock);
@@ -403,8 +406,8 @@ impl Thread {
             return;
         };
         let mut drain = self.drain.borrow_mut();
-        if drain.cpu_used.is_none() {
-            drain.cpu_used = Some(thread_cpu().saturating_sub(drain.cpu_at_begin));
+        if drain.used.is_none() {
+            drain.used = Some(ThreadTime::now().since(drain.at_begin));
         }
         let is_quiet = self.open.has_paced_to(phase.end)
             && !self.open.holds_arrival_of(&phase)
@@ -417,10 +420,10 @@ impl Thread {
         }
         if drain.is_closing {
             drain.is_closing = false;
-            let cpu = drain.cpu_used.unwrap_or_default();
+            let used = drain.used.unwrap_or_default();
             let is_last = drain.is_last;
             drop(drain);
-            self.report_closed(now, cpu);
+            self.report_closed(now, used);
             if is_last {
                 // Whoever looks now is wanted by no phase: what was counted is all that was sent.
                 self.phase.set(None);
@@ -451,7 +454,7 @@ impl Thread {
         drain.is_reported = true;
     }
 
-    fn report_closed(&self, now: Instant, cpu: Duration) {
+    fn report_closed(&self, now: Instant, used: ThreadTime) {
         // Spans that go on beyond the phase: their part of it is counted here.
         for slot in self.slots.borrow().iter() {
             if let Some(from) = slot.busy_since.get() {
@@ -462,7 +465,7 @@ impl Thread {
         self.open.settle(self, now);
         self.flush();
         let mut totals = self.totals.take();
-        totals.cpu = cpu;
+        (totals.cpu, totals.waited) = (used.cpu, used.waited);
         self.report(Report::Closed {
             thread: self.index,
             totals,
@@ -509,45 +512,4 @@ impl Drop for PanicGuard {
 /// Saturates after 584 years.
 pub(super) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// CPU time the calling thread has used; zero where the kernel says nothing.
-///
-/// **Source**: proc(5): schedstat's first field is time on the CPU in ns; where
-/// the kernel was built without it, stat has it in ticks of 10 ms.
-fn thread_cpu() -> Duration {
-    let read = |name: &str| fs_err::read_to_string(format!("/proc/thread-self/{name}")).ok();
-    let from_schedstat = || {
-        let text = read("schedstat")?;
-        let ns = text.split_whitespace().next()?.parse().ok()?;
-        Some(Duration::from_nanos(ns))
-    };
-    from_schedstat()
-        .or_else(|| cpu_of_stat(&read("stat")?))
-        .unwrap_or_default()
-}
-
-/// User and system time in a stat line; the thread's name in it may hold anything.
-fn cpu_of_stat(stat: &str) -> Option<Duration> {
-    let (_, after_name) = stat.rsplit_once(')')?;
-    let mut fields = after_name.split_whitespace().skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    Some(Duration::from_millis((user + system) * 10))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn both_of_the_kernels_accounts_are_understood() {
-        let stat = "17002 (load) 0) R 16996 16996 13016 0 -1 4194304 2843 6585 16 2 51 3 2 0 20";
-        assert_eq!(cpu_of_stat(stat), Some(Duration::from_millis(540)));
-        let before = thread_cpu();
-        let begun = Instant::now();
-        while thread_cpu() <= before {
-            assert!(begun.elapsed() < Duration::from_secs(20), "work is noticed");
-        }
-    }
 }

@@ -15,7 +15,8 @@ use super::test_load::{closed, ms, open, plan, run, run_one, workload};
 use super::test_server::{Got, Reply, TestServer, answer, ok};
 use crate::cpus::CpuSet;
 use crate::measure::{
-    Flag, Judgement, Latencies, LatencyFigures, Pacing, Reason, WindowSummary, judge,
+    Figures, Flag, Judgement, Latencies, LatencyFigures, LatencyFrom, Pacing, Reason,
+    WindowSummary, cut, judge,
 };
 
 /// Held by each of these tests: their figures would be those of a host that runs several.
@@ -219,6 +220,18 @@ fn any_number_of_threads_adds_up_to_what_the_server_did() {
         assert_eq!(of("error.body"), counts.errors.body);
         assert_eq!(by_outcome.values().sum::<u64>(), counts.due);
         assert_eq!(successes.figures(), summary.total.latency_ms);
+        let of_evidence = cut(
+            &summary.intervals,
+            (0, 1),
+            summary.length,
+            LatencyFrom::Send,
+        );
+        assert_eq!(of_evidence.total.service_ms, summary.total.service_ms);
+        let known = |figures: &Figures| Figures {
+            send_lag_ms: LatencyFigures::default(),
+            ..figures.clone()
+        };
+        assert_eq!(of_evidence.total, known(&summary.total));
         // What the server answered is in the window, but for what was sent beside it.
         let answered = answered.lock().unwrap();
         let n_answered: u64 = answered.values().sum();
@@ -295,6 +308,24 @@ fn a_generator_held_to_a_sliver_of_cpu_says_so() {
 }
 
 #[test]
+fn a_closed_loop_that_waits_for_its_cpu_says_so() {
+    let _alone = alone();
+    let cpu: CpuSet = "0".parse().unwrap();
+    // Three users that wait 2 ms each: a small part of a core.
+    let server = TestServer::start(|_| Reply::After(ms(2), Box::new(ok())));
+    let mut plan = plan(&server.target, Workload::get("/"), &[(closed(3), 2_000)]);
+    plan.cpus = Some(cpu.clone());
+    plan.threads = 1;
+    let _crowd = Crowd::on(&cpu, 6);
+    let summary = run_one(plan);
+    let waited = summary.generator_wait.expect("this kernel tells");
+    assert!(waited > summary.length / 20, "{waited:?}");
+    assert!(waited < summary.length * 2, "{waited:?}");
+    let verdict = judge(&summary, Pacing::Closed);
+    assert!(verdict.flags.contains(&Flag::GeneratorBound), "{verdict:?}");
+}
+
+#[test]
 fn an_overloaded_service_under_a_healthy_generator_is_a_valid_measurement() {
     let _alone = alone();
     // Ten at once for 20 ms each: at most 500/s, and 800 are due.
@@ -312,6 +343,26 @@ fn an_overloaded_service_under_a_healthy_generator_is_a_valid_measurement() {
     assert_eq!(counts.requests + counts.unsent, counts.due);
     assert_eq!(summary.total.p99_due_ms, Some(f64::INFINITY));
     assert!(summary.total.latency_ms.p99.unwrap().is_finite());
+    // From the evidence alone: the whole, and seconds of it, whose rates are what left in them.
+    let part = |from, to| {
+        let length = Duration::from_secs(u64::from(to - from));
+        cut(&summary.intervals, (from, to), length, LatencyFrom::Due).total
+    };
+    let whole = part(0, 3);
+    assert_eq!(whole.counts, counts);
+    assert_eq!(whole.latency_ms, summary.total.latency_ms);
+    assert_eq!(whole.p99_due_ms, summary.total.p99_due_ms);
+    let rates = |figures: &Figures| [figures.throughput_rps, figures.achieved_rate_rps];
+    assert_eq!(rates(&whole).map(Some), rates(&summary.total).map(Some));
+    let last = part(2, 3);
+    assert!(
+        last.throughput_rps > 50.0 && last.throughput_rps <= 520.0,
+        "{last:?}"
+    );
+    assert!(
+        last.counts.successes < 400,
+        "most of what was due in it never left: {last:?}"
+    );
     let verdict = judge(&summary, Pacing::Open);
     assert_eq!(verdict.judgement, Judgement::Valid, "{verdict:?}");
     assert!(verdict.flags.contains(&Flag::Overloaded), "{verdict:?}");

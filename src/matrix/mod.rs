@@ -39,7 +39,7 @@ pub use starter::{StarterFiles, StarterInput, StarterService, starter};
 pub use state::{CloneWay, Golden, GoldenFrom, Hook, HookBefore, Seed, State};
 pub use sweep::{
     Amount, Answers, Arrivals, Axis, Beside, Constraint, Derived, Host, K6Load, Load, LoadSource,
-    Order, Phase, PhaseLoad, Prove, Ready, ReportText, Slo, Stage, Sweep, TargetUrl, ThresholdRule,
-    Trials,
+    Order, Phase, PhaseLoad, Prove, Ready, ReportText, Slo, SloLimits, Stage, Sweep, TargetUrl,
+    ThresholdRule, Trials,
 };
 pub use value_text::ValueText;

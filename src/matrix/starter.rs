@@ -295,6 +295,8 @@ duration = "45s"
 # [slo]
 # p99_ms = 100
 # error_rate = 0.01
+# [slo.operation."create Patient"]   # EDIT: one operation of the workload
+# p99_ms = 200
 
 # A knob as the service itself reports it: a misspelt variable is found by nothing else.
 # [[prove]]

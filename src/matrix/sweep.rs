@@ -436,8 +436,26 @@ impl Amount {
 }
 
 /// The service level that latency windows are judged by.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Slo {
+    /// Of all operations together.
+    pub total: SloLimits,
+    /// Of single ones, in file order.
+    pub operations: Vec<OperationSlo>,
+}
+
+/// The service level of one operation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OperationSlo {
+    /// Its name.
+    pub operation: Located<String>,
+    /// What it must keep.
+    pub limits: SloLimits,
+}
+
+/// What a service level allows.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct SloLimits {
     /// Largest 99th percentile of everything due. **Units**: milliseconds.
     pub p99_ms: Option<f64>,
     /// Largest share of requests that fail, from 0 to 1.

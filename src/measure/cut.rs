@@ -94,7 +94,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::measure::{Recorder, Sample};
+    use crate::measure::{LatencyFigures, Recorder, Sample};
 
     const LENGTH_S: u32 = 6;
 
@@ -131,19 +131,26 @@ mod tests {
     }
 
     /// What the evidence cannot tell is taken out.
-    fn known(figures: Figures) -> Figures {
+    fn known(figures: &Figures) -> Figures {
         let mut counts = figures.counts;
         counts.clamped = 0;
         Figures {
             counts,
-            service_ms: Default::default(),
-            send_lag_ms: Default::default(),
-            ..figures
+            service_ms: LatencyFigures::default(),
+            send_lag_ms: LatencyFigures::default(),
+            ..figures.clone()
         }
     }
 
     fn seconds(n: u32) -> Duration {
         Duration::from_secs(u64::from(n))
+    }
+
+    /// Successes and requests that its rates are made of.
+    fn n_of_rates(part: &CutFigures, length: u32) -> (u64, u64) {
+        let n = |rate: f64| (rate * f64::from(length)).round() as u64;
+        let total = &part.total;
+        (n(total.throughput_rps), n(total.achieved_rate_rps))
     }
 
     proptest! {
@@ -158,37 +165,36 @@ mod tests {
                 cut(&intervals, (from, to), seconds(to - from), LatencyFrom::Due)
             };
             let all = of(0, LENGTH_S);
-            prop_assert_eq!(&known(all.total.clone()), &known(whole.total(seconds(LENGTH_S))));
+            prop_assert_eq!(&known(&all.total), &known(&whole.total(seconds(LENGTH_S))));
             for (name, truth) in whole.operations(seconds(LENGTH_S)) {
                 let found = all.operations.iter().find(|(found, _)| *found == name);
-                let found = found.map(|(_, figures)| known(figures.clone())).unwrap_or_default();
-                prop_assert_eq!(found, known(truth));
+                let found = found.map(|(_, figures)| known(figures)).unwrap_or_default();
+                prop_assert_eq!(found, known(&truth));
             }
             let (left, right) = (of(0, edge), of(edge, LENGTH_S));
             // Straight from the samples: belonging by `second`, rates by `sent_second`.
             for (part, from, to) in [(&left, 0, edge), (&right, edge, LENGTH_S)] {
                 let holds = |second: u32| from <= second && second < to;
                 let own = recorder_of(samples.iter().filter(|sample| holds(sample.second)));
-                let truth = known(own.total(seconds(to - from)));
+                let truth = known(&own.total(seconds(to - from)));
                 prop_assert_eq!(part.total.counts, truth.counts);
                 prop_assert_eq!(part.total.latency_ms, truth.latency_ms);
                 prop_assert_eq!(part.total.p99_due_ms, truth.p99_due_ms);
                 let n_left = |is_wanted: fn(Outcome) -> bool| samples
                     .iter()
                     .filter(|s| s.is_sent_inside && holds(s.sent_second) && is_wanted(s.outcome))
-                    .count() as f64 / f64::from(to - from);
-                prop_assert_eq!(part.total.throughput_rps, n_left(|o| o == Outcome::Success));
-                prop_assert_eq!(part.total.achieved_rate_rps, n_left(|_| true));
+                    .count() as u64;
+                let (throughput, achieved) = n_of_rates(part, to - from);
+                prop_assert_eq!(throughput, n_left(|outcome| outcome == Outcome::Success));
+                prop_assert_eq!(achieved, n_left(|_| true));
             }
             let mut counts = left.total.counts;
             counts.merge(&right.total.counts);
             prop_assert_eq!(counts, all.total.counts);
-            let n_successes = |part: &CutFigures, length: u32| {
-                (part.total.throughput_rps * f64::from(length)).round()
-            };
+            let (of_left, of_right) = (n_of_rates(&left, edge), n_of_rates(&right, LENGTH_S - edge));
             prop_assert_eq!(
-                n_successes(&left, edge) + n_successes(&right, LENGTH_S - edge),
-                n_successes(&all, LENGTH_S)
+                (of_left.0 + of_right.0, of_left.1 + of_right.1),
+                n_of_rates(&all, LENGTH_S)
             );
         }
     }

@@ -36,6 +36,8 @@ pub struct WindowSummary {
     pub not_attempted: u64,
     /// CPU time the generator's load threads used in the phase.
     pub generator_cpu: Duration,
+    /// Time they were ready to run and had no CPU; `None` where the kernel does not tell.
+    pub generator_wait: Option<Duration>,
     /// Load threads it ran on.
     pub threads: usize,
     /// The part of the send lag that is the generator's own: from the moment a
@@ -106,6 +108,7 @@ impl Interval {
     }
 
     /// The same, with what is known of requests that left later than they were due.
+    #[must_use]
     pub fn with_left_later(self, left_later: Vec<(SentIn, u32)>) -> Self {
         Self { left_later, ..self }
     }

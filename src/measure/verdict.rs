@@ -68,8 +68,8 @@ pub enum Flag {
     Errors,
     /// Too short or too few requests for what it answers.
     TooFew,
-    /// A closed loop whose generator used nearly all of its cores: the service
-    /// may be able to do more.
+    /// A closed loop whose generator used nearly all of its cores, or had to wait for
+    /// them: the service may be able to do more.
     GeneratorBound,
     /// The service stood still for whole seconds, or never answered half of the users.
     Stalled,
@@ -118,6 +118,11 @@ const ACHIEVED_SHARE: f64 = 0.99;
 /// Largest share of its cores a generator may use. **Source**: k6's guide to
 /// large tests: leave 20 % of the CPU idle, else its own waits are measured.
 const GENERATOR_CPU_SHARE: f64 = 0.8;
+/// Largest share of its time a load thread of a closed loop may be ready and without a CPU.
+/// A user's next request is held up at most while its thread waits, so the throughput without
+/// a neighbour would be higher by w / (1 - w) at most: 5 %, which Little's law is allowed to be
+/// off by. **Source**: the run-queue delay of schedstat, the kernel's `sched-stats` documentation.
+const GENERATOR_WAIT_SHARE: f64 = 0.05;
 /// Largest p99 of the generator's own lag that is never a fault. Timers alone
 /// lag 1.3 ms at p99 on an idle virtual machine. **Units**: milliseconds.
 const GENERATOR_LAG_MS: f64 = 1.0;
@@ -187,7 +192,7 @@ pub fn judge(summary: &WindowSummary, pacing: Pacing) -> WindowVerdict {
     if has_too_few {
         flags.push(Flag::TooFew);
     }
-    if !is_open && uses_its_cores_up(summary) {
+    if !is_open && (uses_its_cores_up(summary) || waits_for_cores(summary)) {
         flags.push(Flag::GeneratorBound);
     }
     if !nothing_succeeded && (stands_still(summary) || !is_open && hangs_its_users(summary)) {
@@ -247,6 +252,13 @@ fn hangs_its_users(summary: &WindowSummary) -> bool {
 fn uses_its_cores_up(summary: &WindowSummary) -> bool {
     let available_s = summary.length.as_secs_f64() * summary.threads as f64;
     summary.generator_cpu.as_secs_f64() > GENERATOR_CPU_SHARE * available_s
+}
+
+/// Where the kernel does not tell there is nothing to say.
+fn waits_for_cores(summary: &WindowSummary) -> bool {
+    let own_s = summary.length.as_secs_f64() * summary.threads as f64;
+    let waited_s = summary.generator_wait.map(|waited| waited.as_secs_f64());
+    waited_s.is_some_and(|waited_s| waited_s > GENERATOR_WAIT_SHARE * own_s)
 }
 
 /// Arrivals that wait for one of `max_in_flight` journeys to end are the

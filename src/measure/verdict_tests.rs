@@ -26,6 +26,7 @@ fn healthy() -> WindowSummary {
         arrivals: 15_000,
         not_attempted: 0,
         generator_cpu: Duration::from_secs(6),
+        generator_wait: Some(Duration::from_millis(100)),
         threads: 1,
         generator_lag_ms: LatencyFigures {
             p99: Some(0.3),
@@ -148,6 +149,26 @@ fn a_busy_generator_is_suspect_in_an_open_loop_and_bound_in_a_closed_one() {
         }),
         valid(&[])
     );
+}
+
+#[test]
+fn a_closed_loop_held_up_by_a_neighbour_is_bound_by_its_generator() {
+    let waited = |pacing, ms| {
+        verdict(pacing, |summary| {
+            summary.generator_wait = ms;
+            summary.threads = 2;
+        })
+    };
+    let ms = |ms| Some(Duration::from_millis(ms));
+    // 5 % of two threads' 30 s.
+    assert_eq!(waited(Pacing::Closed, ms(3_000)), valid(&[]));
+    assert_eq!(
+        waited(Pacing::Closed, ms(3_001)),
+        valid(&[Flag::GeneratorBound])
+    );
+    assert_eq!(waited(Pacing::Closed, None), valid(&[]), "not known");
+    // An open loop has its lag for that.
+    assert_eq!(waited(OPEN, ms(30_000)), valid(&[]));
 }
 
 #[test]

@@ -250,7 +250,14 @@ mod tests {
             from_s: 1,
             to_s: Some(9),
         };
-        insta::assert_snapshot!(cuts_table(asked, &cuts), @"");
+        insta::assert_snapshot!(cuts_table(asked, &cuts), @"
+        each window from 1 s to 9 s, from its interval logs; flags and verdicts are those of the whole
+        trial  cell    window          part    due  successes  refused  failed  successes/s  mean ms  p50 ms  p95 ms  p99 ms  p99 due ms  max ms  notes
+        ─────  ──────  ─────────────  ─────  ─────  ─────────  ───────  ──────  ───────────  ───────  ──────  ──────  ──────  ──────────  ──────  ───────────────────────────────────────────────────────────────────
+            1  cpus-1  latency        1–3 s  2,500      2,400        0     100        1,200     2.00    2.00    2.00    2.00         inf    2.00  the window ends after 3 s; overloaded
+            1  cpus-1  latency        1–3 s  2,500      2,400        0     100            –     2.00    2.00    2.00    2.00         inf    2.00  this log does not tell when requests left: rate unknown; overloaded
+            2  cpus-1  ladder step 3      –      –          –        –       –            –        –       –       –       –           –       –  failed: exited
+        ");
         let json = cuts_json("demo", asked, &cuts);
         let windows = &json["windows"];
         assert_eq!(windows[0]["figures"]["throughput_rps"], 1_200.0);

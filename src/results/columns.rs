@@ -150,7 +150,7 @@ plain_columns! {
     HOST_COLUMNS, write_host: [
         generator_cpu_cores, host_busy_cores, proof, target_path, dead_time_s, replicas,
         replica_imbalance, state, state_fingerprint, clone_s, clone_method, detail,
-        thresholds_crossed,
+        thresholds_crossed, generator_wait_ratio,
     ]
 }
 

@@ -172,13 +172,34 @@ fn the_log_reads_as_it_does_in_other_tools() {
         (n, shown.join(" "))
     };
     let read = "read%2C%20%C3%BC%7C100%25|success";
+    // Count, then mean, p50, p99 and maximum in milliseconds, as Java's reader has them.
     for (tag, seconds, n, figures) in [
-        ("create%20Patient|success", 0..4, 1_960, "TODO"),
-        ("create%20Patient|success", 1..3, 980, "TODO"),
-        (read, 0..4, 1_960, "TODO"),
-        (read, 3..4, 490, "TODO"),
-        ("create%20Patient|error.status", 0..4, 20, "TODO"),
-        ("create%20Patient|unsent", 0..4, 20, "TODO"),
+        (
+            "create%20Patient|success",
+            0..4,
+            1_960,
+            "5.920 4.780 16.146 16.810",
+        ),
+        (
+            "create%20Patient|success",
+            1..3,
+            980,
+            "5.920 5.738 12.599 12.861",
+        ),
+        (read, 0..4, 1_960, "66.068 50.987 201.327 210.108"),
+        (read, 3..4, 490, "105.110 104.923 207.618 210.108"),
+        (
+            "create%20Patient|error.status",
+            0..4,
+            20,
+            "6.880 5.681 16.744 16.744",
+        ),
+        (
+            "create%20Patient|unsent",
+            1..3,
+            10,
+            "6.900 5.722 12.837 12.837",
+        ),
     ] {
         assert_eq!(
             of(tag, seconds.clone()),

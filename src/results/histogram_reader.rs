@@ -191,7 +191,17 @@ mod tests {
              Tag=read|success,1.000,1.000,11.2",
             WHOLE.trim_end().rsplit(',').next().unwrap()
         );
-        insta::assert_snapshot!(problems(&text).join("\n"), @"");
+        insta::assert_snapshot!(problems(&text).join("\n"), @"
+        w.hlog:2:1: the tag `read` is not `operation|outcome`, percent-encoded
+        w.hlog:3:1: the interval begins at 500ms, which is no whole second
+        w.hlog:4:1: the histogram is not base64: Invalid symbol 33, offset 0.
+        w.hlog:5:1: the histogram cannot be read: The cookie (first 4 bytes) did not match that for any supported format
+        w.hlog:6:1: the line is no whole interval of a histogram log
+        w.hlog:8:1: the interval above is not that of `read|success,1`
+        w.hlog:9:1: the line is no whole [LeftLater …]
+        w.hlog:10:1: 1000000 requests of `read|success,0` left later, of 17 that it holds
+        w.hlog:11:1: the line is no whole interval of a histogram log
+        ");
     }
 
     #[test]

@@ -191,6 +191,7 @@ mod tests {
             arrivals: 1,
             not_attempted: 0,
             generator_cpu: Duration::ZERO,
+            generator_wait: None,
             threads: 1,
             generator_lag_ms: LatencyFigures::default(),
             held_back: 0,

@@ -345,6 +345,7 @@ fn foreign_row(index: usize) -> TrialRow {
         clone_method: None,
         detail: None,
         thresholds_crossed: None,
+        generator_wait_ratio: None,
     }
 }
 

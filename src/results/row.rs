@@ -179,4 +179,6 @@ pub struct TrialRow {
     pub detail: Option<String>,
     /// Thresholds that its figures cross, with the figures.
     pub thresholds_crossed: Option<String>,
+    /// Share of the window in which a load thread was ready and had no CPU.
+    pub generator_wait_ratio: Option<f64>,
 }

@@ -164,15 +164,17 @@ pub struct Settings {
     pub max_consecutive_failures: u32,
     /// Whether the first failure ends the sweep.
     pub fail_fast: bool,
-    /// The service level, where the matrix has one.
-    pub slo: Option<Slo>,
+    /// The service level, as far as the matrix has one; all of it must be met.
+    pub slo: Vec<Slo>,
     /// Launch and tear-down of one trial until some have been measured.
     pub assumed_dead_time: Duration,
 }
 
-/// The service level that latency windows are judged by.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// A part of the service level that latency windows are judged by.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Slo {
+    /// Of which operation; `None` is of all together.
+    pub operation: Option<String>,
     /// Highest allowed p99 over everything due. **Units**: milliseconds.
     pub p99_ms: Option<f64>,
     /// Highest allowed share of errors.

@@ -10,11 +10,11 @@ use indexmap::IndexMap;
 use super::loading::{THRESHOLD_CROSSED, pacing_of};
 use super::outcome::{TrialOutcome, WindowOutcome};
 use super::script::annotate;
-use super::{Ending, Job, JobPhase, Reason, Settings, SweepPlan};
+use super::{Ending, Job, JobPhase, Reason, Slo, SweepPlan};
 use crate::cpus::CpuSet;
 use crate::engine::{ServiceUse, cpu_limit};
 use crate::load::LoadModel;
-use crate::measure::{Crossed, Figures, Judgement, crossed, judge};
+use crate::measure::{Crossed, Figures, Judgement, WindowSummary, crossed, judge};
 use crate::results::{SCHEMA_VERSION, TrialRow, Verdict};
 use crate::stack::Service;
 
@@ -201,7 +201,7 @@ fn fill(row: &mut TrialRow, window: &WindowOutcome, phase: &JobPhase, plan: &Swe
     }
     fill_figures(row, window);
     fill_host(row, window, &plan.subject);
-    row.slo_met = slo_met(&plan.settings, phase, &window.summary.total);
+    row.slo_met = slo_met(&plan.settings.slo, phase, &window.summary);
 }
 
 fn fill_figures(row: &mut TrialRow, window: &WindowOutcome) {
@@ -263,23 +263,44 @@ fn fill_host(row: &mut TrialRow, window: &WindowOutcome, subject: &str) {
     let length_s = window.summary.length.as_secs_f64();
     row.generator_cpu_cores =
         (length_s > 0.0).then(|| window.summary.generator_cpu.as_secs_f64() / length_s);
+    let threads_s = length_s * window.summary.threads as f64;
+    row.generator_wait_ratio = window
+        .summary
+        .generator_wait
+        .filter(|_| threads_s > 0.0)
+        .map(|waited| waited.as_secs_f64() / threads_s);
     row.host_busy_cores = window.host_busy_cores;
     row.proof = Some(window.proof.to_owned());
 }
 
 /// The service level is asked of latency windows and of a ladder's steps; a saturating
-/// loop would fail any level by design.
-fn slo_met(settings: &Settings, phase: &JobPhase, figures: &Figures) -> Option<bool> {
-    let slo = settings.slo?;
-    if !matches!(phase.answers, Some("latency" | "ladder")) {
+/// loop would fail any level by design. Every part of it must be met: an operation that
+/// the window has nothing of has met nothing.
+fn slo_met(slo: &[Slo], phase: &JobPhase, summary: &WindowSummary) -> Option<bool> {
+    if slo.is_empty() || !matches!(phase.answers, Some("latency" | "ladder")) {
         return None;
     }
+    let is_met = |slo: &Slo| {
+        let Some(name) = &slo.operation else {
+            return meets(slo, &summary.total);
+        };
+        let mut own = summary.operations.iter();
+        own.any(|(found, figures)| found == name && meets(slo, figures))
+    };
+    Some(slo.iter().all(is_met))
+}
+
+fn meets(slo: &Slo, figures: &Figures) -> bool {
     let p99_is_met = slo
         .p99_ms
         .is_none_or(|limit| figures.p99_due_ms.is_some_and(|p99| p99 <= limit));
-    let n_failed = figures.counts.errors.total() + figures.counts.abandoned + figures.counts.unsent;
-    let rate = n_failed as f64 / figures.counts.due.max(1) as f64;
-    Some(p99_is_met && slo.error_rate.is_none_or(|limit| rate <= limit))
+    let counts = &figures.counts;
+    let n_failed = counts.errors.total() + counts.abandoned + counts.unsent;
+    let rate = n_failed as f64 / counts.due.max(1) as f64;
+    p99_is_met
+        && slo
+            .error_rate
+            .is_none_or(|limit| counts.due > 0 && rate <= limit)
 }
 
 fn window_detail(figures: &Figures, failures: &[String]) -> String {
@@ -299,3 +320,7 @@ fn window_detail(figures: &Figures, failures: &[String]) -> String {
     }
     words
 }
+
+#[cfg(test)]
+#[path = "rows_tests.rs"]
+mod tests;

@@ -115,3 +115,19 @@ fn thresholds_that_cannot_be_meant_are_refused_before_anything_is_sent() {
     let unknown = refused("GET /y: p95 < 5 ms");
     assert!(unknown.contains("its operations are GET /x"), "{unknown}");
 }
+
+#[test]
+fn a_rate_above_half_of_what_the_generator_can_do_is_refused_before_anything_is_sent() {
+    // Nobody listens on port 1.
+    let ended = Sandbox::new()
+        .run(&["load", "http://127.0.0.1:1/", "--open", "50000000"])
+        .exits(2);
+    assert!(
+        ended.stderr.contains("asks for 50,000,000 requests/s")
+            && ended.stderr.contains("self-test")
+            && ended.stderr.contains("hint:"),
+        "{}",
+        ended.stderr
+    );
+    assert_eq!(ended.stdout, "");
+}

@@ -1,7 +1,8 @@
 //! `doctor`: is this host fit to measure on.
 //!
 //! `engine.rs` judges what the engine says, `host.rs` what this host's kernel
-//! says; each is a list of checks, to which a new one is added. Nothing is changed.
+//! says, and the generator's self-test what a load core can do; each is a list of checks, to
+//! which a new one is added. Nothing is changed.
 
 mod engine;
 mod host;
@@ -10,6 +11,7 @@ use serde_json::json;
 
 use super::environment::Environment;
 use super::error::{AppError, Outcome};
+use super::self_test;
 use crate::cli::DoctorArgs;
 use crate::engine::DockerEngine;
 use crate::report::{CheckState, Printer, doctor_text};
@@ -25,6 +27,7 @@ pub(super) async fn doctor(
         Err(error) => vec![engine::failed(&error)],
     };
     checks.extend(host::checks(&host::Host::read()));
+    checks.push(self_test::check(&self_test::test_generator(None).await));
     let worst = checks.iter().map(|check| check.state).max();
     if arguments.json {
         let value = json!({ "fit": worst == Some(CheckState::Ok), "checks": checks });

@@ -200,6 +200,8 @@ impl Windows {
             arrivals: recorded.arrivals,
             not_attempted: 0,
             generator_cpu: recorded.cpu,
+            // k6's threads are its own affair; its CPU time is read from outside.
+            generator_wait: None,
             threads: n_cpus,
             generator_lag_ms: by_operation.generator_lag_ms(),
             // k6 drops an iteration when all its virtual users wait for answers.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::measure::ErrorClass;
+use crate::measure::{ErrorClass, cut};
 
 const S: u64 = 1_000_000_000;
 
@@ -182,4 +182,31 @@ fn a_script_of_endless_urls_keeps_a_bound_of_operations() {
     assert_eq!(summary.operations.len(), MOST_OPERATIONS + 1);
     assert_eq!(summary.total.counts.successes, 2_000);
     assert_eq!(summary.operations[MOST_OPERATIONS].0, OTHERS);
+}
+
+#[test]
+fn the_evidence_of_a_script_gives_the_same_figures() {
+    let mut windows = windows(&[stretch(0, 3, None)]);
+    for index in 0..300_u64 {
+        let outcome = match index % 50 {
+            7 => Outcome::Error(ErrorClass::Status),
+            8 => Outcome::Refused,
+            _ => Outcome::Success,
+        };
+        let sent = at(i64::try_from(index * 10).unwrap());
+        windows.add(request("a", sent, (index + 1) * 3_000_000, outcome));
+    }
+    windows.add(Ended::Dropped {
+        scenario: "a".into(),
+        at_ns: at(1_500),
+        n: 4,
+    });
+    let summary = windows.sum(0, 1);
+    let whole = cut(&summary.intervals, (0, 3), s(3), LatencyFrom::Send);
+    assert_eq!(whole.total, summary.total);
+    assert_eq!(whole.total.counts.unsent, 4);
+    assert_eq!(whole.operations, summary.operations);
+    let middle = cut(&summary.intervals, (1, 2), s(1), LatencyFrom::Send).total;
+    assert_eq!((middle.counts.due, middle.counts.requests), (104, 100));
+    assert_eq!(middle.counts.errors.status + middle.counts.refused, 4);
 }

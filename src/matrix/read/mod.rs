@@ -14,6 +14,7 @@ mod host;
 mod k6;
 mod knobs;
 mod load;
+mod slo;
 mod stages;
 mod state;
 #[cfg(test)]
@@ -78,7 +79,7 @@ fn sweep(path: &Path, mut file: Table<'_>, notes: &mut Notes<'_>) -> Option<Swee
     let (load, is_k6) = load::load(&mut file, &names, notes);
     let phases = load::phases(&mut file, &names, is_k6, notes);
     let hooks = state::hooks(&mut file, &phases, &names, notes);
-    let slo = trials::slo(&mut file, notes);
+    let slo = slo::slo(&mut file, notes);
     let thresholds = thresholds::thresholds(&mut file, &phases, notes);
     let host = host::host(&mut file, notes);
     let proves = host::proves(&mut file, &names, notes);

@@ -1,4 +1,4 @@
-//! `[cost]`, `[trials]`, `[slo]` and `[report]`.
+//! `[cost]`, `[trials]` and `[report]`.
 //!
 //! Every key has a default, written here once; the starter file names them too.
 
@@ -7,11 +7,10 @@ use std::time::Duration;
 use super::knobs::Knobs;
 use super::section;
 use crate::matrix::state::State;
-use crate::matrix::sweep::{Order, ReportText, Slo, Trials};
+use crate::matrix::sweep::{Order, ReportText, Trials};
 use crate::problem::{Problem, nearest};
 use crate::scalar::Scalar;
 use crate::toml_file::{Located, Notes, Table};
-use crate::units::format_number;
 
 /// Most launches of one cell; a thousand short trials of one cell take a day.
 const MAX_REPEATS: u64 = 1_000;
@@ -128,36 +127,6 @@ pub(super) fn cost(
         }
     }
     order
-}
-
-pub(super) fn slo(file: &mut Table<'_>, notes: &mut Notes<'_>) -> Slo {
-    let Some(mut table) = section(file, "slo", "[slo]", false, notes) else {
-        return Slo::default();
-    };
-    let p99_ms = table.get("p99_ms").and_then(|entry| {
-        let number = table.number(&entry, notes)?;
-        if number <= 0.0 {
-            notes.add(entry.at(), "`p99_ms` in [slo] must be above 0");
-        }
-        Some(number)
-    });
-    let error_rate = table.get("error_rate").and_then(|entry| {
-        let number = table.number(&entry, notes)?;
-        if !(0.0..=1.0).contains(&number) {
-            notes.hint(
-                entry.at(),
-                format!(
-                    "`error_rate` in [slo] must be from 0 to 1, not {}",
-                    format_number(number)
-                ),
-                "one request of a hundred is 0.01",
-            );
-        }
-        Some(number)
-    });
-    table.not_yet("operation", notes);
-    table.finish(notes);
-    Slo { p99_ms, error_rate }
 }
 
 pub(super) fn report(file: &mut Table<'_>, notes: &mut Notes<'_>) -> ReportText {

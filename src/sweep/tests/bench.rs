@@ -146,7 +146,7 @@ impl Bench {
             seed: 1,
             max_consecutive_failures: 0,
             fail_fast: false,
-            slo: None,
+            slo: Vec::new(),
             assumed_dead_time: Duration::from_secs(1),
         };
         let plan = SweepPlan {

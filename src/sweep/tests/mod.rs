@@ -7,6 +7,7 @@
 mod ahead;
 mod bench;
 mod contained;
+mod cuts;
 mod ladder;
 mod proofs;
 mod replicas;

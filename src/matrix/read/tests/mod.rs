@@ -95,6 +95,7 @@ fn every_supported_key_is_read() {
     let more = "[derived]\nn = 'cpus * 2'\n[constraints]\n'keeps small' = 'n < 9'\n[cost]\norder = ['n']\n\
         [trials]\nrepeats = 2\norder = 'listed'\nseed = 7\nstate = 'fresh'\nconfirm = 0\nready_timeout = '1m'\n\
         max_consecutive_failures = 0\nshared = ['./cache']\n[slo]\np99_ms = 12.5\nerror_rate = 0\n\
+        [slo.operation.'create x']\np99_ms = 200\n[slo.operation.read]\nerror_rate = 0.5\n\
         [report]\ntitle = 'T'\nauthor = 'A'\nnotes = 'N'\n\
         [[phase]]\nname = 'slow'\nwindow = true\nanswers = 'latency'\nduration = '1s'\n\
         open = { requests_per_second = 'n + tier_max(cpus)', arrivals = 'poisson', max_in_flight = 5 }";
@@ -117,8 +118,19 @@ fn every_supported_key_is_read() {
     assert_eq!(sweep.trials.order, Order::Listed);
     assert_eq!(sweep.trials.max_consecutive_failures, None);
     assert_eq!(sweep.trials.shared[0].value, "./cache");
-    assert_eq!(sweep.slo.p99_ms, Some(12.5));
-    assert_eq!(sweep.slo.error_rate, Some(0.0));
+    let total = sweep.slo.total;
+    assert_eq!((total.p99_ms, total.error_rate), (Some(12.5), Some(0.0)));
+    let of_operations: Vec<_> = sweep
+        .slo
+        .operations
+        .iter()
+        .map(|slo| (slo.operation.value.as_str(), slo.limits))
+        .map(|(name, limits)| (name, limits.p99_ms, limits.error_rate))
+        .collect();
+    assert_eq!(
+        of_operations,
+        [("create x", Some(200.0), None), ("read", None, Some(0.5))]
+    );
     assert_eq!(sweep.report.author.as_deref(), Some("A"));
     assert_eq!(sweep.cost[0].value, "n");
     assert!(matches!(
@@ -275,15 +287,14 @@ fn sections_without_their_keys_say_what_to_add() {
 #[test]
 fn reserved_keys_are_refused_by_name() {
     let sections = "[baseline]\nweb = 2\n[[metric]]\n[postgres]\n[verdicts]\n[notify]\n\
-        [slo.operation.'create x']\np99_ms = 1\n[trials]\nconfirm = 3\n";
+        [trials]\nconfirm = 3\n";
     insta::assert_snapshot!(with(sections), @"
     m.toml:18:2: [baseline] is not yet supported
     m.toml:20:3: [[metric]] is not yet supported
     m.toml:21:2: [postgres] is not yet supported
     m.toml:22:2: [verdicts] is not yet supported
     m.toml:23:2: [notify] is not yet supported
-    m.toml:24:6: `operation` in [slo] is not yet supported
-    m.toml:27:11: `confirm` in [trials] other than 0 is not yet supported
+    m.toml:25:11: `confirm` in [trials] other than 0 is not yet supported
     ");
     insta::assert_snapshot!(replaced("closed = { users = 16 }", "open = { requests_per_second = '0.6 * tier_capacity' }\nmin = '1s'\nmax = '2s'"), @r#"
     m.toml:16:39: `tier_capacity` is not yet supported (allowed: a number or an expression over axes, derived values and tier_max)
@@ -466,6 +477,16 @@ fn cost_names_numbers() {
 
 #[test]
 fn limits_of_numbers_are_told() {
+    insta::assert_snapshot!(with("[slo.operation.'create x']\np99_ms = -1\nerror_rate = 2\np95_ms = 1\n[slo.operation.read]\n[slo.operation]\nlist = 3\n"), @r#"
+    m.toml:19:10: `p99_ms` in [slo.operation."create x"] must be above 0
+    m.toml:20:14: `error_rate` in [slo.operation."create x"] must be from 0 to 1, not 2
+      hint: one request of a hundred is 0.01
+    m.toml:21:1: unknown key `p95_ms` in [slo.operation."create x"]
+      hint: did you mean `p99_ms`?
+    m.toml:22:16: [slo.operation."read"] asks for nothing
+      hint: write p99_ms = 200 or error_rate = 0.01
+    m.toml:24:8: [slo.operation."list"] must be a table, not the number 3
+    "#);
     insta::assert_snapshot!(with("[slo]\np99_ms = 0\nerror_rate = 1.5\n[trials]\nrepeats = 1001\nseed = -1\nready_timeout = '0'\nmax_consecutive_failures = 1.5\nshared = 'x'\n"), @r#"
     m.toml:19:10: `p99_ms` in [slo] must be above 0
     m.toml:20:14: `error_rate` in [slo] must be from 0 to 1, not 1.5

@@ -1,0 +1,133 @@
+use std::time::Instant;
+
+use super::*;
+use crate::load::PhasePlan;
+use crate::measure::{LatencyFrom, Outcome, Recorder, Sample};
+
+/// 100 reads of 5 ms and 10 creates of 150 ms, of which one fails where asked.
+fn summary(has_error: bool) -> WindowSummary {
+    let names = [
+        "read".to_owned(),
+        "create Patient".to_owned(),
+        "never".to_owned(),
+    ];
+    let mut recorder = Recorder::new(names.to_vec(), LatencyFrom::Due);
+    let mut record = |operation, outcome, ms: u64| {
+        recorder.record(&Sample {
+            operation,
+            outcome,
+            second: 0,
+            sent_second: 0,
+            latency_ns: ms * 1_000_000,
+            service_ns: ms * 1_000_000,
+            lag_ns: 0,
+            generator_lag_ns: 0,
+            is_sent_inside: true,
+        });
+    };
+    for _ in 0..100 {
+        record(0, Outcome::Success, 5);
+    }
+    for index in 0..10 {
+        let is_error = has_error && index == 0;
+        let outcome = if is_error {
+            Outcome::Abandoned
+        } else {
+            Outcome::Success
+        };
+        record(1, outcome, 150);
+    }
+    let length = Duration::from_secs(1);
+    WindowSummary {
+        started: Instant::now(),
+        length,
+        total: recorder.total(length),
+        operations: recorder.operations(length),
+        journeys: Figures::default(),
+        journeys_by_name: Vec::new(),
+        beside: Vec::new(),
+        arrivals: 110,
+        not_attempted: 0,
+        generator_cpu: Duration::ZERO,
+        generator_wait: None,
+        threads: 1,
+        generator_lag_ms: recorder.generator_lag_ms(),
+        held_back: 0,
+        outside: 0,
+        in_flight: 1.0,
+        in_flight_recorded: 1.0,
+        intervals: Vec::new(),
+        failures: Vec::new(),
+    }
+}
+
+fn phase(answers: &'static str) -> JobPhase {
+    JobPhase {
+        plan: PhasePlan {
+            name: "w".into(),
+            window: true,
+            model: LoadModel::Closed { users: 1 },
+            ramp_from: None,
+            duration: Duration::from_secs(1),
+            abort_on: Vec::new(),
+            beside: Vec::new(),
+            held: false,
+        },
+        answers: Some(answers),
+        step: None,
+        load_tied_to_knob: false,
+        thresholds: Vec::new(),
+        hooks: Vec::new(),
+    }
+}
+
+fn level(operation: Option<&str>, p99_ms: Option<f64>, error_rate: Option<f64>) -> Slo {
+    Slo {
+        operation: operation.map(str::to_owned),
+        p99_ms,
+        error_rate,
+    }
+}
+
+fn met(slo: &[Slo], answers: &'static str, has_error: bool) -> Option<bool> {
+    slo_met(slo, &phase(answers), &summary(has_error))
+}
+
+#[test]
+fn every_part_of_the_service_level_must_be_met() {
+    let all = |p99_ms| level(None, Some(p99_ms), None);
+    let create = |p99_ms| level(Some("create Patient"), Some(p99_ms), None);
+    // The p99 of all 110 is that of the creates.
+    assert_eq!(met(&[all(200.0)], "latency", false), Some(true));
+    assert_eq!(met(&[all(100.0)], "latency", false), Some(false));
+    assert_eq!(met(&[create(200.0)], "latency", false), Some(true));
+    assert_eq!(met(&[create(100.0)], "ladder", false), Some(false));
+    assert_eq!(
+        met(&[all(200.0), create(100.0)], "latency", false),
+        Some(false)
+    );
+    // What failed took for ever, and is one of ten.
+    assert_eq!(met(&[create(200.0)], "latency", true), Some(false));
+    let errors = |rate| level(Some("create Patient"), None, Some(rate));
+    assert_eq!(met(&[errors(0.1)], "latency", true), Some(true));
+    assert_eq!(met(&[errors(0.09)], "latency", true), Some(false));
+    assert_eq!(
+        met(&[level(None, None, Some(0.01))], "latency", true),
+        Some(true)
+    );
+}
+
+#[test]
+fn what_was_not_asked_has_no_answer_and_what_was_not_seen_is_not_met() {
+    assert_eq!(met(&[], "latency", false), None);
+    let level_of = |operation| [level(Some(operation), None, Some(1.0))];
+    assert_eq!(met(&level_of("read"), "capacity", false), None);
+    assert_eq!(met(&level_of("read"), "latency", false), Some(true));
+    for unseen in ["never", "nobody's"] {
+        assert_eq!(
+            met(&level_of(unseen), "latency", false),
+            Some(false),
+            "{unseen}"
+        );
+    }
+}
