@@ -207,24 +207,29 @@ fn job_phase(sweep: &Sweep, cell: &Cell, phase: CellPhase) -> JobPhase {
                 })
                 .collect(),
             ramp_from: phase.ramp_from,
-            model: match phase.model {
-                CellLoad::Closed { users } => LoadModel::Closed { users },
-                CellLoad::Script { is_open } => LoadModel::Script { is_open },
-                CellLoad::Open {
-                    requests_per_second,
-                    arrivals,
-                    max_in_flight,
-                } => LoadModel::Open {
-                    requests_per_second,
-                    arrivals: match arrivals {
-                        matrix::Arrivals::Uniform => Arrivals::Uniform,
-                        matrix::Arrivals::Poisson => Arrivals::Poisson,
-                    },
-                    max_in_flight,
-                },
-            },
+            model: load_model(phase.model),
         },
         hooks,
+    }
+}
+
+/// A load of a plan as the generator is told it.
+pub(super) fn load_model(load: CellLoad) -> LoadModel {
+    match load {
+        CellLoad::Closed { users } => LoadModel::Closed { users },
+        CellLoad::Script { is_open } => LoadModel::Script { is_open },
+        CellLoad::Open {
+            requests_per_second,
+            arrivals,
+            max_in_flight,
+        } => LoadModel::Open {
+            requests_per_second,
+            arrivals: match arrivals {
+                matrix::Arrivals::Uniform => Arrivals::Uniform,
+                matrix::Arrivals::Poisson => Arrivals::Poisson,
+            },
+            max_in_flight,
+        },
     }
 }
 

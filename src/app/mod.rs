@@ -18,6 +18,7 @@ mod interrupt;
 mod isolation;
 mod jobs;
 mod load;
+mod load_plan;
 mod manifest;
 mod plan;
 mod reachable;

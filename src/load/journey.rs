@@ -212,7 +212,7 @@ async fn request(
                     *connection = None;
                     if cancel == Cancel::Abandoned {
                         let at = Instant::now();
-                        thread.note_failure(at, || {
+                        thread.note_failure(at, Outcome::Abandoned, || {
                             let name = &prepared.names[operation.name as usize];
                             format!("{name}: no answer when the drain was over")
                         });
@@ -239,7 +239,7 @@ async fn request(
         (Ok(()), None) => unreachable!("an answer was read on a connection"),
     };
     if let Some(why) = judged.why {
-        thread.note_failure(at, || {
+        thread.note_failure(at, judged.outcome, || {
             format!("{}: {why}", prepared.names[operation.name as usize])
         });
     }

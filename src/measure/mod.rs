@@ -2,12 +2,14 @@
 //!
 //! **Invariant**: pure: no clock, no I/O, no threads. Times come in as numbers.
 //! Read `outcome`, then `recorder` (samples to figures), `latencies`
-//! (histograms and percentiles), `summary` (what is handed over), `verdict`, `crossed`.
+//! (histograms and percentiles), `summary` (what is handed over), `shape` (seconds and
+//! buckets of a window), `verdict`, `crossed`.
 mod crossed;
 mod figures;
 mod latencies;
 mod outcome;
 mod recorder;
+mod shape;
 mod summary;
 mod verdict;
 
@@ -16,5 +18,6 @@ pub use figures::{Counts, ErrorCounts, Figures, LatencyFigures};
 pub use latencies::{HIGHEST_NS, LOWEST_NS, Latencies, SIGNIFICANT_DIGITS, SparseCounts};
 pub use outcome::{ErrorClass, Outcome};
 pub use recorder::{LatencyFrom, Recorder, Sample, Unpaced, operation_tag};
+pub use shape::{LatencyBucket, Second};
 pub use summary::{Interval, WindowSummary};
 pub use verdict::{Flag, Judgement, Pacing, Reason, WindowVerdict, judge};
