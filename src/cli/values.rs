@@ -143,7 +143,19 @@ mod tests {
         let told: Vec<String> = (stages.iter().map(|text| parse_stage(text).unwrap_err()))
             .chain(headers.iter().map(|text| parse_header(text).unwrap_err()))
             .collect();
-        insta::assert_snapshot!(told.join("\n"), @"");
+        insta::assert_snapshot!(told.join("\n"), @"
+        `` is no part of a stage; write it as '50 users, ramp 10s, hold 30s' or '200/s, hold 30s'
+        it has neither ramp nor hold and takes no time; write it as '50 users, ramp 10s, hold 30s' or '200/s, hold 30s'
+        it has no load; write it as '50 users, ramp 10s, hold 30s' or '200/s, hold 30s'
+        `many` is not a number of users or requests; write it as '50 users, ramp 10s, hold 30s' or '200/s, hold 30s'
+        `3` is not a duration (allowed: numbers with us, ms, s, m or h, such as 500ms, 45s, 1m30s)
+        `5/s` says something a second time; write it as '50 users, ramp 10s, hold 30s' or '200/s, hold 30s'
+        `for 3s` is no part of a stage; write it as '50 users, ramp 10s, hold 30s' or '200/s, hold 30s'
+        write 'NAME: VALUE', such as 'accept: text/html'
+        `a b` is not the name of a header
+        the header `content-length` is set by the load itself
+        the value of `x` holds a control character
+        ");
         let header = parse_header("Accept:  text/html ").unwrap();
         assert_eq!(
             (header.0.as_str(), header.1.as_str()),

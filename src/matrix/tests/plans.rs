@@ -167,7 +167,11 @@ fn the_json_has_the_phases_of_each_tier_once() {
         .iter()
         .map(ToString::to_string)
         .collect();
-    insta::assert_snapshot!(phases.join("\n"), @"");
+    insta::assert_snapshot!(phases.join("\n"), @r#"
+    {"phase":"warm-up","step":null,"window":false,"answers":null,"ramp_from":null,"load":{"model":"open","requests_per_second":800.0,"arrivals":"uniform","max_in_flight":1000},"duration_s":20.0,"load_tied_to_knob":false}
+    {"phase":"latency","step":null,"window":true,"answers":"latency","ramp_from":null,"load":{"model":"open","requests_per_second":800.0,"arrivals":"uniform","max_in_flight":1000},"duration_s":45.0,"load_tied_to_knob":false}
+    {"phase":"stress","step":null,"window":true,"answers":"capacity","ramp_from":null,"load":{"model":"closed","users":12},"duration_s":45.0,"load_tied_to_knob":false}
+    "#);
 }
 
 #[test]

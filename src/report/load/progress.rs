@@ -270,7 +270,7 @@ mod tests {
             ..Screen::PAGE
         };
         // The newest are what is shown where there is no room.
-        assert_eq!(progress.lines(narrow)[3].trim(), "█ ▇");
+        assert_eq!(progress.lines(narrow)[3].trim(), "▆ ▇");
     }
 
     #[test]

@@ -176,7 +176,11 @@ fn a_closed_loop_says_where_it_misleads() {
     frozen.summary.intervals.push(stalls);
     let text = report(vec![frozen]).text(Screen::PAGE);
     let hint = text.split("\nhint\n").nth(1).unwrap();
-    insta::assert_snapshot!(hint, @"");
+    insta::assert_snapshot!(hint, @"
+    users that wait for an answer send nothing, and what they would have sent is in no figure:
+    at an even 200 requests/s the p99 would be about 1,960 ms, not 57.8 ms
+    measure it with --open RATE, such as --open 120
+    ");
 }
 
 #[test]
