@@ -3,11 +3,16 @@
 //! `app` turns the values parsed here into work. The exit codes are part of
 //! the contract and are listed in `--help`.
 
+mod values;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use http::{HeaderName, Method};
 
+pub use self::values::{StageAmount, StageArg};
+use self::values::{parse_header, parse_stage};
 use crate::cpus::CpuMode;
 use crate::threshold::Threshold;
 use crate::units::parse_duration;
@@ -51,7 +56,7 @@ pub enum Command {
     /// Take down what `up` launched
     Down(DownArgs),
     /// Run the load generator by itself
-    Load(LoadArgs),
+    Load(Box<LoadArgs>),
     /// Say whether this host is fit to measure on, and where the engine is
     Doctor(DoctorArgs),
     /// Remove what nightsweep created and no living run owns; nothing else
@@ -212,20 +217,62 @@ pub struct UpArgs {
 #[derive(Debug, Args)]
 pub struct DownArgs {}
 
+const LOAD_EXAMPLES: &str = "\
+Examples:
+  nightsweep load http://127.0.0.1:8080/x -c 50 -z 30s      50 users for 30 s: how much can be had?
+  nightsweep load http://127.0.0.1:8080/x -q 2000 -z 1m     2,000 requests/s: how long do they take?
+  nightsweep load http://127.0.0.1:8080/x -q 100 -n 500     500 requests, evenly over 5 s
+  nightsweep load http://127.0.0.1:8080/x -d '{\"a\":1}' -H 'x-key: 7'
+  nightsweep load http://127.0.0.1:8080/x --stage '50 users, ramp 10s, hold 30s' --stage '100 users, hold 30s'
+  nightsweep load workload.toml --target http://127.0.0.1:8080 --profile stress -c 100
+  nightsweep load workload.toml --target http://127.0.0.1:8080 --once --verbose
+
+In a closed loop (-c) a user sends when its last answer is in: it finds the most that can be had,
+and hides how long others would have waited. In an open loop (-q) requests are due whatever the
+service does, and are timed from when they were due. -c, -q, -z, -n, -m, -d, -H and -t are as in oha;
+-q and -c together are not: --max-in-flight bounds the connections of an open loop.";
+
 /// `load`
 #[derive(Debug, Args)]
+#[command(after_help = LOAD_EXAMPLES)]
 pub struct LoadArgs {
-    /// A workload file, or a URL to get again and again
+    /// A workload file, or a URL to ask again and again
     pub workload: String,
-    /// Where requests go, such as <http://localhost:8080>
+    /// Where the requests of a workload file go, such as <http://localhost:8080>
     #[arg(long, value_name = "URL")]
     pub target: Option<String>,
-    /// Closed loop: this many virtual users, one connection each
-    #[arg(long, value_name = "USERS", conflicts_with = "open")]
+    /// Of a URL: its method (default: GET, with -d POST)
+    #[arg(short = 'm', long, value_name = "METHOD", value_parser = parse_method)]
+    pub method: Option<Method>,
+    /// Of a URL: a header, such as 'accept: text/html'
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = parse_header)]
+    pub headers: Vec<(HeaderName, String)>,
+    /// Of a URL: what is sent, or `@FILE` for what is in a file. One that is JSON is sent
+    /// as `application/json` unless -H says otherwise
+    #[arg(short = 'd', long, value_name = "BODY")]
+    pub body: Option<String>,
+    /// Closed loop: this many virtual users, one connection each (default: 10)
+    #[arg(short = 'c', long, value_name = "USERS", conflicts_with = "open")]
     pub closed: Option<u32>,
     /// Open loop: this many requests a second, timed from the due time
-    #[arg(long, value_name = "RATE")]
+    #[arg(short = 'q', long, value_name = "RATE")]
     pub open: Option<f64>,
+    /// With --open: so many requests in all, in place of a duration
+    #[arg(short = 'n', long, value_name = "N", conflicts_with_all = ["duration", "stages", "profile"], value_parser = clap::value_parser!(u64).range(1..))]
+    pub requests: Option<u64>,
+    /// A load that is gone to evenly, then held: '50 users, ramp 10s, hold 30s' or
+    /// '200/s, hold 30s'. Several follow each other; each that is held makes a row
+    #[arg(long = "stage", value_name = "STAGE", conflicts_with_all = ["closed", "open", "duration"], value_parser = parse_stage)]
+    pub stages: Vec<StageArg>,
+    /// A shape with a name, in shares of --closed or --open, such as `stress`: 50, 100, 150, 200 %
+    #[arg(long, value_enum, conflicts_with_all = ["stages", "duration"])]
+    pub profile: Option<ProfileChoice>,
+    /// With --profile: how long each ramp takes, in place of its own
+    #[arg(long, value_name = "DURATION", requires = "profile", value_parser = parse_cli_duration)]
+    pub ramp: Option<Duration>,
+    /// With --profile: how long each load is held, in place of its own
+    #[arg(long, value_name = "DURATION", requires = "profile", value_parser = parse_cli_duration)]
+    pub hold: Option<Duration>,
     /// How the arrivals of an open loop are spaced
     #[arg(long, value_enum, default_value_t = ArrivalsChoice::Uniform)]
     pub arrivals: ArrivalsChoice,
@@ -240,13 +287,13 @@ pub struct LoadArgs {
     #[arg(long, value_name = "DURATION", requires = "thresholds", value_parser = parse_cli_duration)]
     pub abort_after: Option<Duration>,
     /// Length of the measured window
-    #[arg(long, default_value = "10s", value_parser = parse_cli_duration)]
+    #[arg(short = 'z', long, default_value = "10s", value_parser = parse_cli_duration)]
     pub duration: Duration,
     /// Unmeasured load before the window
     #[arg(long, default_value = "0s", value_parser = parse_cli_duration)]
     pub warm_up: Duration,
     /// Longest wait for one answer
-    #[arg(long, default_value = "30s", value_parser = parse_cli_duration)]
+    #[arg(short = 't', long, default_value = "30s", value_parser = parse_cli_duration)]
     pub timeout: Duration,
     /// Load threads (default: the host's cores, at most 2)
     #[arg(long)]
@@ -263,9 +310,29 @@ pub struct LoadArgs {
     /// With --once: show every request and answer in full
     #[arg(long, requires = "once")]
     pub verbose: bool,
+    /// Say nothing while the load runs
+    #[arg(long)]
+    pub quiet: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// A shape of load with a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ProfileChoice {
+    /// 5 % of the load for 30 s
+    Smoke,
+    /// A ramp of 30 s, the load for 5 minutes
+    Load,
+    /// 50, 100, 150 and 200 %, each 2 minutes after a ramp of 30 s
+    Stress,
+    /// The load, for a minute five times the load, the load again
+    Spike,
+    /// A ramp of a minute, the load for an hour
+    Soak,
+    /// 25 % more with each of 20 steps of 30 s, until a threshold ends it
+    Breakpoint,
 }
 
 /// How the arrivals of an open loop are spaced.
@@ -377,6 +444,15 @@ fn parse_setting(text: &str) -> Result<(String, String), String> {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("write NAME=VALUE".to_owned()),
     }
+}
+
+fn parse_method(text: &str) -> Result<Method, String> {
+    const ALLOWED: [&str; 7] = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"];
+    let text = text.to_ascii_uppercase();
+    let method = ALLOWED.iter().find(|allowed| **allowed == text);
+    method
+        .and_then(|method| method.parse().ok())
+        .ok_or_else(|| format!("allowed: {}", ALLOWED.join(", ")))
 }
 
 fn parse_threshold(text: &str) -> Result<Threshold, String> {

@@ -4,14 +4,19 @@
 //! everything below gets them as values.
 
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::io::{self, IsTerminal, Read};
 use std::time::Instant;
 
 use jiff::Timestamp;
 
 use super::error::AppError;
-use crate::report::Printer;
+use crate::report::{Printer, Screen};
 use crate::sweep::Clock;
+
+/// A report narrower than this has no room for its bars.
+const NARROWEST_PAGE: usize = 60;
+/// And lines longer than this are hard to follow.
+const WIDEST_PAGE: usize = 120;
 
 /// The process's surroundings.
 #[derive(Debug)]
@@ -76,8 +81,60 @@ impl Environment {
         self.now
     }
 
-    /// How to print; nothing is coloured, so `NO_COLOR` has nothing to take away.
+    /// How to print. A log of CI, or a terminal that cannot move its cursor, is not redrawn.
     pub(super) fn printer(&self) -> Printer {
-        Printer::new(self.variable("CI").is_some())
+        Printer::new(self.variable("CI").is_some() || self.is_dumb())
     }
+
+    /// What the terminal behind stdout shows; a page where there is none.
+    pub(super) fn page(&self) -> Screen {
+        let stdout = io::stdout();
+        let columns = self.columns(columns_of(&stdout));
+        Screen {
+            columns: columns.clamp(NARROWEST_PAGE, WIDEST_PAGE),
+            is_unicode: self.is_unicode(),
+            has_colour: stdout.is_terminal()
+                && !self.is_dumb()
+                && self.variable("NO_COLOR").is_none(),
+        }
+    }
+
+    /// What the terminal behind stderr shows now: it may be resized while a command runs.
+    pub(super) fn progress_screen(&self) -> Screen {
+        Screen {
+            columns: self.columns(columns_of(&io::stderr())),
+            is_unicode: self.is_unicode(),
+            has_colour: false,
+        }
+    }
+
+    fn columns(&self, of_terminal: Option<usize>) -> usize {
+        let wanted = self.variable("COLUMNS").and_then(|text| text.parse().ok());
+        wanted
+            .filter(|columns| *columns > 0)
+            .or(of_terminal)
+            .unwrap_or(Screen::PAGE.columns)
+    }
+
+    fn is_dumb(&self) -> bool {
+        self.variable("TERM") == Some("dumb")
+    }
+
+    /// **Source**: POSIX, 8.2: the first of these that is set and not empty decides. Where
+    /// none is, nothing says that the terminal is an old one.
+    fn is_unicode(&self) -> bool {
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
+            .iter()
+            .find_map(|name| self.variable(name));
+        locale.is_none_or(|locale| {
+            let locale = locale.to_ascii_lowercase();
+            locale.contains("utf-8") || locale.contains("utf8")
+        })
+    }
+}
+
+/// The width of a terminal; `None` where it is none.
+fn columns_of(stream: &impl rustix::fd::AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(stream).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }

@@ -231,19 +231,7 @@ fn job_phase(sweep: &Sweep, cell: &Cell, phase: CellPhase) -> JobPhase {
                     max_in_flight: own.max_in_flight,
                 })
                 .collect(),
-            model: match phase.model {
-                CellLoad::Closed { users } => LoadModel::Closed { users },
-                CellLoad::Script { is_open } => LoadModel::Script { is_open },
-                CellLoad::Open {
-                    requests_per_second,
-                    arrivals,
-                    max_in_flight,
-                } => LoadModel::Open {
-                    requests_per_second,
-                    arrivals: self::arrivals(arrivals),
-                    max_in_flight,
-                },
-            },
+            model: load_model(phase.model),
         },
         hooks,
     }
@@ -253,6 +241,23 @@ fn arrivals(arrivals: matrix::Arrivals) -> Arrivals {
     match arrivals {
         matrix::Arrivals::Uniform => Arrivals::Uniform,
         matrix::Arrivals::Poisson => Arrivals::Poisson,
+    }
+}
+
+/// A load of a plan as the generator is told it.
+pub(super) fn load_model(load: CellLoad) -> LoadModel {
+    match load {
+        CellLoad::Closed { users } => LoadModel::Closed { users },
+        CellLoad::Script { is_open } => LoadModel::Script { is_open },
+        CellLoad::Open {
+            requests_per_second,
+            arrivals,
+            max_in_flight,
+        } => LoadModel::Open {
+            requests_per_second,
+            arrivals: self::arrivals(arrivals),
+            max_in_flight,
+        },
     }
 }
 

@@ -1,36 +1,31 @@
 //! `load`: the generator by itself, against any address.
 
-use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Method;
+use http::header::CONTENT_TYPE;
 use indexmap::IndexMap;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::environment::Environment;
 use super::error::{AppError, Outcome};
 use super::interrupt::Interrupts;
 use super::jobs::{default_load_threads, resolve};
+use super::load_plan::{Planned, planned};
 use super::self_test::{refuse_too_fast, test_generator};
-use crate::cli::{ArrivalsChoice, LoadArgs};
-use crate::load::{
-    AbortRule, Arrivals, LoadModel, LoadPlan, LoadSignal, PhasePlan, RunningLoad, Target, Tick,
-    Workload, once,
-};
+use crate::cli::LoadArgs;
+use crate::load::{LoadModel, LoadPlan, LoadSignal, RunningLoad, Target, Workload, once};
 use crate::matrix::TargetUrl;
-use crate::measure::{
-    Crossed, Figures, Judgement, LatencyFigures, Pacing, WindowSummary, crossed, judge,
-};
+use crate::measure::{Judgement, Pacing, crossed, judge};
 use crate::report::{
-    Align, Printer, Table, count, exchange_text, exchanges_json, latency_ms, rate,
+    AbortedLoad, HeldLoad, LiveBlock, LoadProgress, LoadReport, Printer, exchange_text,
+    exchanges_json,
 };
 use crate::secret::Secrets;
 use crate::threshold::Threshold;
-use crate::units::format_duration;
 
-/// Users of a closed loop when nobody says how many.
-const DEFAULT_USERS: u32 = 10;
 /// Longest wait for the window's last answers.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -41,6 +36,8 @@ pub(super) async fn load(
     printer: Printer,
 ) -> Result<Outcome, AppError> {
     let (workload, url) = what_and_where(arguments)?;
+    let what = what(arguments, &workload);
+    let target_text = url.text.clone();
     let address = resolve(&url.host, url.port).await?;
     let target = Target {
         addresses: vec![address],
@@ -53,102 +50,184 @@ pub(super) async fn load(
         return send_once(arguments, &target, &workload, &variables, &secrets, printer).await;
     }
     check_operations(&arguments.thresholds, &workload)?;
-    let model = model(arguments);
-    let phases = phases(arguments, model);
-    let window = phases.len() - 1;
+    let planned = planned(arguments)?;
+    let requests_per_journey = workload.requests_once();
     let plan = LoadPlan {
         cpus: None,
         target,
         workload: Arc::new(workload),
         variables,
-        phases,
+        phases: planned.iter().map(|own| own.phase.clone()).collect(),
         threads: arguments.threads.unwrap_or_else(default_load_threads),
         timeout: arguments.timeout,
         drain: DRAIN,
         seed: arguments.seed,
     };
-    if arguments.open.is_some()
+    if is_open(&planned)
         && let Some(test) = test_generator(None).await?
     {
         refuse_too_fast(&test, plan.threads, None, &plan.phases)?;
     }
+    let told = Told {
+        arguments,
+        environment,
+        secrets: &secrets,
+        printer,
+    };
+    let mut report = LoadReport {
+        target: target_text,
+        what,
+        requests_per_journey,
+        warm_up: arguments.warm_up,
+        thresholds: arguments.thresholds.clone(),
+        held: Vec::new(),
+        aborted: None,
+    };
     let mut interrupts = Interrupts::listen()?;
     let mut load = RunningLoad::start(plan).map_err(AppError::input)?;
-    let mut measured = None;
-    let mut aborted = None;
+    let mut watch = Watch::new(&planned, &told);
     loop {
         tokio::select! {
             biased;
             () = interrupts.wait() => {
-                printer.clear_progress();
                 // Half a window is no measurement.
                 let _ = load.stop().await;
+                watch.interrupted();
                 return Ok(Outcome::Interrupted);
             }
             signal = load.next() => match signal {
-                Some(LoadSignal::Tick(tick)) => printer.progress(&tick_line(&tick, arguments)),
-                Some(LoadSignal::PhaseSummed { phase, summary }) if phase == window => measured = Some(summary),
-                Some(LoadSignal::Aborted { after, crossed, .. }) => aborted = Some((after, crossed)),
-                Some(_) => {}
+                Some(signal) => {
+                    watch.hears(&signal);
+                    note(signal, &planned, &mut report);
+                }
                 None => break,
             },
         }
     }
-    printer.clear_progress();
+    watch.clear();
     load.stop().await.map_err(AppError::environment)?;
-    if let Some((after, crossed)) = aborted {
-        return Ok(say_aborted(after, &crossed, arguments, &secrets, printer));
+    if report.held.is_empty() && report.aborted.is_none() {
+        let missing = anyhow::anyhow!("the load ended without its window");
+        return Err(AppError::bug(missing));
     }
-    let summary = measured
-        .ok_or_else(|| AppError::bug(anyhow::anyhow!("the load ended without its window")))?;
-    let crossed = crossed(&summary, &arguments.thresholds);
-    let report = report(&summary, model, &arguments.thresholds, &crossed);
-    let text = if arguments.json {
-        redacted(report.clone(), &secrets).to_string()
-    } else {
-        secrets.redact(&table(&summary, &report, &crossed))
-    };
-    printer.data(&text);
-    Ok(if report["verdict"] == "failed" {
-        Outcome::SomeFailed
-    } else if crossed.is_empty() {
-        Outcome::Done
-    } else {
+    told.report(&report);
+    Ok(if report.aborted.is_some() {
         Outcome::GateBroken
+    } else if report.judgement() == Judgement::Failed {
+        Outcome::SomeFailed
+    } else if report.is_crossed() {
+        Outcome::GateBroken
+    } else {
+        Outcome::Done
     })
 }
 
-/// The warm-up, where one is asked for, and the window.
-fn phases(arguments: &LoadArgs, model: LoadModel) -> Vec<PhasePlan> {
-    let rule = |threshold: &Threshold| {
-        Some(AbortRule {
-            threshold: threshold.clone(),
-            after: arguments.abort_after?,
-        })
-    };
-    let window = PhasePlan {
-        name: "window".to_owned(),
-        window: true,
-        model,
-        ramp_from: None,
-        beside: Vec::new(),
-        duration: arguments.duration,
-        abort_on: arguments.thresholds.iter().filter_map(rule).collect(),
-        held: false,
-    };
-    let warm_up = PhasePlan {
-        name: "warm-up".to_owned(),
-        window: false,
-        duration: arguments.warm_up,
-        abort_on: Vec::new(),
-        ..window.clone()
-    };
-    let has_warm_up = !arguments.warm_up.is_zero();
-    has_warm_up
-        .then_some(warm_up)
-        .into_iter()
-        .chain([window])
-        .collect()
+fn is_open(planned: &[Planned]) -> bool {
+    let mut models = planned.iter().map(|own| own.phase.model);
+    models.any(|model| matches!(model, LoadModel::Open { .. }))
+}
+
+/// Who is told, and what must not be.
+struct Told<'a> {
+    arguments: &'a LoadArgs,
+    environment: &'a Environment,
+    secrets: &'a Secrets,
+    printer: Printer,
+}
+
+impl Told<'_> {
+    fn report(&self, report: &LoadReport) {
+        let text = if self.arguments.json {
+            redacted(report.json(), self.secrets).to_string()
+        } else {
+            self.secrets.redact(&report.text(self.environment.page()))
+        };
+        self.printer.data(&text);
+    }
+}
+
+/// Whoever watches the load: a block at a terminal, a line now and then in a log.
+struct Watch<'a> {
+    told: &'a Told<'a>,
+    progress: LoadProgress,
+    block: LiveBlock,
+}
+
+impl<'a> Watch<'a> {
+    fn new(planned: &[Planned], told: &'a Told<'a>) -> Self {
+        Self {
+            told,
+            progress: LoadProgress::new(planned.iter().map(Planned::stretch).collect()),
+            block: LiveBlock::new(told.printer),
+        }
+    }
+
+    fn hears(&mut self, signal: &LoadSignal) {
+        match signal {
+            LoadSignal::PhaseStarted { phase, .. } => self.progress.started(*phase),
+            LoadSignal::PhaseEnded { .. } => self.progress.ended(),
+            LoadSignal::Tick(tick) => self.progress.ticked(tick),
+            LoadSignal::PhaseHeld { .. }
+            | LoadSignal::PhaseSummed { .. }
+            | LoadSignal::ScriptEnded(_)
+            | LoadSignal::Aborted { .. } => return,
+        }
+        if self.told.arguments.quiet {
+            return;
+        }
+        let printer = self.told.printer;
+        if printer.is_interactive() {
+            let screen = self.told.environment.progress_screen();
+            self.block.draw(&self.progress.lines(screen), screen);
+        } else if let LoadSignal::Tick(_) = signal
+            && let Some(line) = self.progress.plain_line()
+        {
+            printer.note(&line);
+        }
+    }
+
+    fn clear(&mut self) {
+        self.block.clear();
+    }
+
+    fn interrupted(&mut self) {
+        self.clear();
+        self.told.printer.note(&self.progress.interrupted());
+    }
+}
+
+/// Notes what is to be reported.
+fn note(signal: LoadSignal, planned: &[Planned], report: &mut LoadReport) {
+    match signal {
+        LoadSignal::PhaseSummed { phase, summary } if planned[phase].phase.window => {
+            let Planned { phase, step, .. } = &planned[phase];
+            let pacing = match phase.model {
+                LoadModel::Closed { .. } | LoadModel::Script { .. } => Pacing::Closed,
+                LoadModel::Open { .. } => Pacing::Open,
+            };
+            report.held.push(HeldLoad {
+                step: *step,
+                model: phase.model,
+                verdict: judge(&summary, pacing),
+                crossed: crossed(&summary, &report.thresholds),
+                summary,
+            });
+        }
+        LoadSignal::Aborted {
+            phase,
+            after,
+            crossed,
+            is_whole,
+        } => {
+            report.aborted = Some(AbortedLoad {
+                step: planned[phase].step,
+                after,
+                crossed: *crossed,
+                is_whole,
+            });
+        }
+        _ => {}
+    }
 }
 
 /// A threshold of an operation that is never sent would always hold.
@@ -169,49 +248,6 @@ fn check_operations(thresholds: &[Threshold], workload: &Workload) -> Result<(),
     }
 }
 
-/// Says why a window was not held to its end: then it has no figures.
-fn say_aborted(
-    after: Duration,
-    crossed: &Crossed,
-    arguments: &LoadArgs,
-    secrets: &Secrets,
-    printer: Printer,
-) -> Outcome {
-    if arguments.json {
-        let report = json!({
-            "verdict": "failed",
-            "reasons": ["threshold_crossed"],
-            "flags": [],
-            "aborted_after_s": after.as_secs_f64(),
-            "thresholds": [threshold_json(&crossed.threshold, Some(crossed))],
-        });
-        printer.data(&redacted(report, secrets).to_string());
-    } else {
-        let words = format!(
-            "the load was ended after {}: {} was crossed; a window cut short has no figures",
-            format_duration(after),
-            crossed.words()
-        );
-        printer.data(&secrets.redact(&words));
-    }
-    Outcome::GateBroken
-}
-
-fn threshold_json(threshold: &Threshold, crossed: Option<&Crossed>) -> Value {
-    let number = |value: f64| {
-        if value.is_finite() {
-            json!(value)
-        } else {
-            json!("inf")
-        }
-    };
-    json!({
-        "rule": threshold.to_string(),
-        "crossed": crossed.is_some(),
-        "value": crossed.map(|crossed| number(crossed.value)),
-    })
-}
-
 /// The workload and the base of its paths, from a file and `--target`, or from one URL.
 fn what_and_where(arguments: &LoadArgs) -> Result<(Workload, TargetUrl), AppError> {
     let parse = |text: &str| {
@@ -220,7 +256,13 @@ fn what_and_where(arguments: &LoadArgs) -> Result<(Workload, TargetUrl), AppErro
     if arguments.workload.contains("://") {
         let (base, path) = split_url(&arguments.workload);
         let base = arguments.target.as_deref().unwrap_or(base);
-        return Ok((Workload::get(path), parse(base)?));
+        return Ok((single(arguments, path)?, parse(base)?));
+    }
+    if arguments.method.is_some() || arguments.body.is_some() || !arguments.headers.is_empty() {
+        return Err(AppError::input(anyhow::anyhow!(
+            "-m, -d and -H belong to a URL: the steps of a workload file have their own"
+        ))
+        .hint("a URL begins with http://"));
     }
     let workload = Workload::read(Path::new(&arguments.workload))?;
     let target = arguments.target.as_ref().ok_or_else(|| {
@@ -229,6 +271,45 @@ fn what_and_where(arguments: &LoadArgs) -> Result<(Workload, TargetUrl), AppErro
         )
     })?;
     Ok((workload, parse(target)?))
+}
+
+/// The one request that the flags say.
+fn single(arguments: &LoadArgs, path: &str) -> Result<Workload, AppError> {
+    let body = match arguments.body.as_deref() {
+        Some(text) => Some(match text.strip_prefix('@') {
+            Some(file) => fs_err::read_to_string(file).map_err(AppError::input)?,
+            None => text.to_owned(),
+        }),
+        None => None,
+    };
+    let default = match body {
+        Some(_) => Method::POST,
+        None => Method::GET,
+    };
+    let method = arguments.method.clone().unwrap_or(default);
+    let mut headers = arguments.headers.clone();
+    // A bare number or word is JSON as well, and hardly meant as such.
+    let is_json = |text: &String| {
+        text.trim_start().starts_with(['{', '['])
+            && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
+    };
+    let has_type = headers.iter().any(|(name, _)| *name == CONTENT_TYPE);
+    if !has_type && body.as_ref().is_some_and(is_json) {
+        headers.push((CONTENT_TYPE, "application/json".to_owned()));
+    }
+    Ok(Workload::single(method, path, &headers, body.as_deref()))
+}
+
+/// What is sent, in a few words.
+fn what(arguments: &LoadArgs, workload: &Workload) -> String {
+    match workload.operation_names().as_slice() {
+        [only] => only.clone(),
+        _ => format!(
+            "{} ({} requests a journey)",
+            arguments.workload,
+            workload.requests_once()
+        ),
+    }
 }
 
 /// Scheme and host of a URL, and its path with the query.
@@ -254,22 +335,6 @@ fn variables(
         }
     }
     variables
-}
-
-fn model(arguments: &LoadArgs) -> LoadModel {
-    match arguments.open {
-        Some(requests_per_second) => LoadModel::Open {
-            requests_per_second,
-            arrivals: match arguments.arrivals {
-                ArrivalsChoice::Uniform => Arrivals::Uniform,
-                ArrivalsChoice::Poisson => Arrivals::Poisson,
-            },
-            max_in_flight: arguments.max_in_flight,
-        },
-        None => LoadModel::Closed {
-            users: arguments.closed.unwrap_or(DEFAULT_USERS),
-        },
-    }
 }
 
 async fn send_once(
@@ -330,170 +395,6 @@ fn redacted(value: Value, secrets: &Secrets) -> Value {
             .collect(),
         other => other,
     }
-}
-
-fn tick_line(tick: &Tick, arguments: &LoadArgs) -> String {
-    let p99 = tick.p99_ms.map_or_else(|| "–".to_owned(), latency_ms);
-    format!(
-        "{} s of {} · {} successes/s · p99 {p99} ms · {} errors",
-        tick.second,
-        format_duration(arguments.duration),
-        count(tick.counts.successes),
-        tick.counts.errors.total()
-    )
-}
-
-/// The report, as `--json` prints it.
-fn report(
-    summary: &WindowSummary,
-    model: LoadModel,
-    thresholds: &[Threshold],
-    crossed: &[Crossed],
-) -> Value {
-    let pacing = match model {
-        LoadModel::Closed { .. } | LoadModel::Script { .. } => Pacing::Closed,
-        LoadModel::Open { .. } => Pacing::Open,
-    };
-    let verdict = judge(summary, pacing);
-    let mut report = figures(&summary.total);
-    let operations: IndexMap<&String, Value> = summary
-        .operations
-        .iter()
-        .map(|(name, own)| (name, figures(own)))
-        .collect();
-    let mut flags: Vec<&str> = verdict.flags.iter().map(|flag| flag.code()).collect();
-    if !crossed.is_empty() {
-        flags.push("threshold_crossed");
-    }
-    let thresholds: Vec<Value> = thresholds
-        .iter()
-        .map(|threshold| {
-            let by = crossed
-                .iter()
-                .find(|crossed| crossed.threshold == *threshold);
-            threshold_json(threshold, by)
-        })
-        .collect();
-    let more = json!({
-        "duration_s": summary.length.as_secs_f64(),
-        "arrivals": summary.arrivals,
-        "not_attempted": summary.not_attempted,
-        "outside_window": summary.outside,
-        "generator_cpu_s": summary.generator_cpu.as_secs_f64(),
-        "generator_wait_s": summary.generator_wait.map(|waited| waited.as_secs_f64()),
-        "load_threads": summary.threads,
-        "operations": operations,
-        "failures": summary.failures,
-        "verdict": match verdict.judgement {
-            Judgement::Valid => "valid",
-            Judgement::Suspect => "suspect",
-            Judgement::Failed => "failed",
-        },
-        "reasons": verdict.reasons.iter().map(|reason| reason.code()).collect::<Vec<_>>(),
-        "flags": flags,
-        "thresholds": thresholds,
-    });
-    if let (Value::Object(report), Value::Object(more)) = (&mut report, more) {
-        report.extend(more);
-    }
-    report
-}
-
-fn figures(figures: &Figures) -> Value {
-    let counts = &figures.counts;
-    json!({
-        "due": counts.due,
-        "requests": counts.requests,
-        "successes": counts.successes,
-        "refused": counts.refused,
-        "errors": counts.errors.total(),
-        "errors_by_class": counts.errors,
-        "abandoned": counts.abandoned,
-        "unsent": counts.unsent,
-        "throughput_rps": figures.throughput_rps,
-        "latency_ms": figures.latency_ms,
-        "service_ms": figures.service_ms,
-        "send_lag_ms": figures.send_lag_ms,
-        // JSON has no infinity; the word is the one that rows use.
-        "p99_due_ms": figures.p99_due_ms.map(|p99| if p99.is_finite() { json!(p99) } else { json!("inf") }),
-    })
-}
-
-fn table(summary: &WindowSummary, report: &Value, crossed: &[Crossed]) -> String {
-    let mut table = Table::new(&[
-        ("operation", Align::Left),
-        ("successes", Align::Right),
-        ("failed", Align::Right),
-        ("mean ms", Align::Right),
-        ("p50 ms", Align::Right),
-        ("p99 ms", Align::Right),
-        ("max ms", Align::Right),
-    ]);
-    let all = ("all".to_owned(), summary.total.clone());
-    let own = summary
-        .operations
-        .iter()
-        .filter(|_| summary.operations.len() > 1);
-    for (name, figures) in own.chain([&all]) {
-        let counts = &figures.counts;
-        let failed = counts.due - counts.successes;
-        let mut row = vec![
-            name.clone(),
-            counts.successes.to_string(),
-            failed.to_string(),
-        ];
-        let LatencyFigures {
-            mean,
-            p50,
-            p99,
-            max,
-            ..
-        } = figures.latency_ms;
-        row.extend(
-            [mean, p50, p99, max].map(|value| value.map_or_else(|| "–".to_owned(), latency_ms)),
-        );
-        table.row(row);
-    }
-    let mut lines = table.lines();
-    let words = |key: &str| {
-        let list = report[key]
-            .as_array()
-            .map(Vec::as_slice)
-            .unwrap_or_default();
-        list.iter()
-            .filter_map(Value::as_str)
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    lines.push(String::new());
-    lines.push(format!(
-        "{} successes/s over {}, generator {:.2} cores",
-        rate(summary.total.throughput_rps),
-        format_duration(summary.length),
-        summary.generator_cpu.as_secs_f64() / summary.length.as_secs_f64().max(f64::MIN_POSITIVE)
-    ));
-    let mut verdict = format!(
-        "verdict: {}",
-        report["verdict"].as_str().unwrap_or_default()
-    );
-    for key in ["reasons", "flags"] {
-        let words = words(key);
-        if !words.is_empty() {
-            let _ = write!(verdict, "; {key}: {words}");
-        }
-    }
-    lines.push(verdict);
-    for crossed in crossed {
-        lines.push(format!("crossed: {}", crossed.words()));
-    }
-    for failure in summary.failures.iter().rev().take(3) {
-        lines.push(format!("failed: {failure}"));
-    }
-    lines
-        .iter()
-        .map(|line| line.trim_end())
-        .collect::<Vec<_>>()
-        .join("\n")
 }
 
 #[cfg(test)]

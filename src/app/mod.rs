@@ -19,6 +19,7 @@ mod isolation;
 mod jobs;
 mod journeys;
 mod load;
+mod load_plan;
 mod manifest;
 mod plan;
 mod reachable;

@@ -67,6 +67,9 @@ struct Collected {
     /// By thread; present once it has closed the phase.
     totals: Vec<Option<Totals>>,
     failures: Vec<String>,
+    first_failures: Vec<(Outcome, String)>,
+    /// Requests under way, by thread, as it said last.
+    in_flight: Vec<u32>,
 }
 
 /// Set-ups of users so far, in all phases.
@@ -334,8 +337,10 @@ impl Conductor {
             },
         );
         tick.second = since_start.as_secs().saturating_sub(1);
-        tick.p99_ms =
-            std::mem::take(&mut collected.tick_latencies).percentile_with_infinite(990, 0);
+        let latencies = std::mem::take(&mut collected.tick_latencies);
+        tick.p50_ms = latencies.percentile_with_infinite(500, 0);
+        tick.p99_ms = latencies.percentile_with_infinite(990, 0);
+        tick.in_flight = Some(collected.in_flight.iter().sum());
         collected.next_tick += Duration::from_secs(1);
         if self.signals.capacity() > self.n_lifecycle {
             // Lost when the reader is behind.
@@ -362,6 +367,8 @@ impl Collected {
             n_drained: 0,
             totals: vec![None; n_threads],
             failures: Vec::new(),
+            first_failures: Vec::new(),
+            in_flight: vec![0; n_threads],
         }
     }
 
@@ -381,7 +388,16 @@ impl Collected {
             self.recorder
                 .record_journey_of(journey, outcome, latency_ns);
         }
-        self.failures.extend(batch.failures);
+        let (thread, n_in_flight) = batch.in_flight;
+        self.in_flight[thread] = n_in_flight;
+        for (outcome, words) in batch.failures {
+            let is_known =
+                |outcome| (self.first_failures.iter()).any(|(known, _)| *known == outcome);
+            if let Some(outcome) = outcome.filter(|outcome| !is_known(*outcome)) {
+                self.first_failures.push((outcome, words.clone()));
+            }
+            self.failures.push(words);
+        }
         let n_old = self.failures.len().saturating_sub(FAILURES_KEPT);
         self.failures.drain(..n_old);
     }
@@ -410,6 +426,7 @@ fn summarise(collected: Collected, length: Duration, plan: &ThreadPlan) -> Windo
         recorder,
         totals,
         failures,
+        first_failures,
         ..
     } = collected;
     let totals: Vec<Totals> = totals.into_iter().flatten().collect();
@@ -462,6 +479,7 @@ fn summarise(collected: Collected, length: Duration, plan: &ThreadPlan) -> Windo
         in_flight_recorded: mean(time(|totals| totals.recorded)),
         intervals: recorder.into_intervals(),
         failures,
+        first_failures,
     }
 }
 

@@ -278,7 +278,7 @@ async fn request(
                     *connection = None;
                     if cancel == Cancel::Abandoned {
                         let at = Instant::now();
-                        thread.note_failure(at, || {
+                        thread.note_failure(at, Some(Outcome::Abandoned), || {
                             let name = &prepared.names[operation.name as usize];
                             format!("{name}: no answer when the drain was over")
                         });
@@ -318,7 +318,7 @@ async fn request(
         (Ok(()), None) => unreachable!("an answer was read on a connection"),
     };
     if let Some(why) = judged.why {
-        thread.note_failure(at, || {
+        thread.note_failure(at, Some(judged.outcome), || {
             format!("{}: {why}", prepared.names[operation.name as usize])
         });
     }

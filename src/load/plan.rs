@@ -187,6 +187,10 @@ pub struct Tick {
     pub second: u64,
     /// Requests of the phase that ended in that second.
     pub counts: Counts,
+    /// Median of the successes among them. **Units**: milliseconds.
+    pub p50_ms: Option<f64>,
     /// p99 of the successes among them. **Units**: milliseconds.
     pub p99_ms: Option<f64>,
+    /// Requests under way at its end; `None` where nobody counts them.
+    pub in_flight: Option<u32>,
 }

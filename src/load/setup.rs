@@ -144,7 +144,7 @@ pub(super) async fn make_ready(thread: &Thread, seat: &mut Seat, renew: Renew) -
         if let Err(failed) = sent {
             seat.standing.n_failed += 1;
             thread.totals.borrow_mut().setups_failed += 1;
-            thread.note_failure(Instant::now(), || {
+            thread.note_failure(Instant::now(), None, || {
                 let name = &prepared.setup_names[failed.name as usize];
                 format!("set-up of user {}: {name}: {}", seat.user, failed.why)
             });

@@ -106,7 +106,10 @@ pub(super) struct Batch {
     pub(super) unpaced: Vec<Unpaced>,
     /// Journeys that ended in the phase: which, how, after how long. **Units**: nanoseconds.
     pub(super) journeys: Vec<(usize, Outcome, u64)>,
-    pub(super) failures: Vec<String>,
+    /// In words, and of which outcome where they are a request's of the phase.
+    pub(super) failures: Vec<(Option<Outcome>, String)>,
+    /// The thread that says so, and its requests under way by then.
+    pub(super) in_flight: (usize, u32),
 }
 
 /// Sums of one phase on one thread.
@@ -143,6 +146,10 @@ pub(super) struct Thread {
     batch: RefCell<Batch>,
     flushed: Cell<Instant>,
     last_failure: Cell<Option<Instant>>,
+    /// Kinds of failures that were noted in the phase.
+    failures_noted: RefCell<Vec<Outcome>>,
+    /// Requests under way when that was told last.
+    told_in_flight: Cell<u32>,
     slots: RefCell<Vec<Rc<Slot>>>,
     /// Idle seats, by the address they connect to.
     seats: RefCell<Vec<Vec<Seat>>>,
@@ -184,6 +191,8 @@ impl Thread {
             batch: RefCell::default(),
             flushed: Cell::new(Instant::now()),
             last_failure: Cell::new(None),
+            failures_noted: RefCell::default(),
+            told_in_flight: Cell::new(0),
             slots: RefCell::default(),
             seats: RefCell::new(seats),
             drain: RefCell::default(),
@@ -368,22 +377,32 @@ impl Thread {
         }
     }
 
-    /// Notes a failure in words, unless one was noted just now.
-    pub(super) fn note_failure(&self, now: Instant, words: impl FnOnce() -> String) {
+    /// Notes a failure in words: the first of its kind, else unless one was noted just now.
+    pub(super) fn note_failure(
+        &self,
+        now: Instant,
+        outcome: Option<Outcome>,
+        words: impl FnOnce() -> String,
+    ) {
         let is_due = self
             .last_failure
             .get()
             .is_none_or(|last| now.saturating_duration_since(last) >= FAILURE_EVERY);
-        if is_due {
+        let new = outcome.filter(|outcome| !self.failures_noted.borrow().contains(outcome));
+        if is_due || new.is_some() {
             self.last_failure.set(Some(now));
-            self.batch.borrow_mut().failures.push(words());
+            self.batch.borrow_mut().failures.push((outcome, words()));
         }
+        self.failures_noted.borrow_mut().extend(new);
     }
 
     fn begin(self: &Rc<Self>, clock: PhaseClock) {
         self.phase.set(Some(clock));
         self.totals.take();
         self.last_failure.set(None);
+        self.failures_noted.take();
+        // Whoever collects for this phase has heard nothing yet.
+        self.told_in_flight.set(u32::MAX);
         *self.drain.borrow_mut() = Drain {
             at_begin: ThreadTime::now(),
             ..Drain::default()
@@ -474,11 +493,22 @@ impl Thread {
 
     fn flush(&self) {
         self.flushed.set(Instant::now());
-        let batch = self.batch.take();
+        let mut batch = self.batch.take();
+        let is_out = |slot: &Rc<Slot>| slot.deadline.get().is_some();
+        let n_out = self
+            .slots
+            .borrow()
+            .iter()
+            .filter(|slot| is_out(slot))
+            .count();
+        let n_out = u32::try_from(n_out).unwrap_or(u32::MAX);
+        batch.in_flight = (self.index, n_out);
+        let is_told = self.told_in_flight.replace(n_out) == n_out;
         let is_empty = batch.samples.is_empty()
             && batch.unpaced.is_empty()
             && batch.journeys.is_empty()
-            && batch.failures.is_empty();
+            && batch.failures.is_empty()
+            && is_told;
         if !is_empty {
             self.report(Report::Batch(batch));
         }

@@ -221,6 +221,18 @@ impl Workload {
     ///
     /// The path is taken as it is: a dollar in it is a dollar.
     pub fn get(path: &str) -> Self {
+        Self::single(Method::GET, path, &[], None)
+    }
+
+    /// A workload of one plain request; any status from 200 to 299 is a success.
+    ///
+    /// Path, headers and body are taken as they are: a dollar in them is a dollar.
+    pub fn single(
+        method: Method,
+        path: &str,
+        headers: &[(HeaderName, String)],
+        body: Option<&str>,
+    ) -> Self {
         let path = if path.starts_with('/') {
             path.to_owned()
         } else {
@@ -228,11 +240,14 @@ impl Workload {
         };
         Self {
             operations: vec![Operation {
-                name: Pieces::text(format!("GET {path}")),
-                method: Method::GET,
+                name: Pieces::text(format!("{method} {path}")),
+                method,
                 path: Pieces::text(path),
-                headers: Vec::new(),
-                body: Body::None,
+                headers: headers
+                    .iter()
+                    .map(|(name, value)| (name.clone(), Pieces::text(value.clone())))
+                    .collect(),
+                body: body.map_or(Body::None, |text| Body::Text(Pieces::text(text))),
                 expect: Expect::default(),
                 captures: Vec::new(),
                 think: Duration::ZERO,

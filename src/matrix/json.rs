@@ -5,11 +5,14 @@
 
 use std::io;
 
+use indexmap::IndexMap;
 use serde::ser::{SerializeMap, SerializeStruct};
 use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 
 use super::cell::{Cell, Dropped};
-use super::plan::{Estimate, Plan, PlannedTrial};
+use super::plan::{CellLoad, CellPhase, Estimate, Plan, PlannedTrial};
+use super::sweep::{Answers, Arrivals};
 use crate::scalar::Scalar;
 
 impl Plan {
@@ -39,14 +42,70 @@ struct WithIsolation<'a, I> {
 
 impl Serialize for Plan {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut object = serializer.serialize_struct("Plan", 6)?;
+        let mut object = serializer.serialize_struct("Plan", 7)?;
         object.serialize_field("cells", &self.cells)?;
         object.serialize_field("dropped", &self.dropped)?;
         object.serialize_field("trials", &Trials(self))?;
         object.serialize_field("estimate", &self.estimate)?;
         object.serialize_field("warnings", &self.warnings)?;
         object.serialize_field("state", &PlannedStateOf(self))?;
+        object.serialize_field("phases", &PhasesByCells(self))?;
         object.end()
+    }
+}
+
+/// The phases as they will run, once for all cells that have the same; of most plans
+/// those of a tier.
+struct PhasesByCells<'a>(&'a Plan);
+
+impl Serialize for PhasesByCells<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let plan = self.0;
+        // By their JSON, which says everything of them.
+        let mut groups: IndexMap<String, (Value, Vec<&str>)> = IndexMap::new();
+        for cell in &plan.cells {
+            let phases: Value = plan.phases(cell).iter().map(phase_json).collect();
+            let (_, cells) = groups
+                .entry(phases.to_string())
+                .or_insert_with(|| (phases, Vec::new()));
+            cells.push(cell.id().as_str());
+        }
+        let groups = groups.into_values();
+        serializer
+            .collect_seq(groups.map(|(phases, cells)| json!({ "cells": cells, "phases": phases })))
+    }
+}
+
+fn phase_json(phase: &CellPhase) -> Value {
+    json!({
+        "phase": phase.name,
+        "step": phase.step,
+        "window": phase.is_window(),
+        "answers": phase.answers.map(Answers::as_str),
+        "ramp_from": phase.ramp_from,
+        "load": load_json(phase.model),
+        "duration_s": phase.duration.as_secs_f64(),
+        "load_tied_to_knob": phase.load_tied_to_knob,
+    })
+}
+
+fn load_json(load: CellLoad) -> Value {
+    match load {
+        CellLoad::Closed { users } => json!({ "model": "closed", "users": users }),
+        CellLoad::Open {
+            requests_per_second,
+            arrivals,
+            max_in_flight,
+        } => json!({
+            "model": "open",
+            "requests_per_second": requests_per_second,
+            "arrivals": match arrivals {
+                Arrivals::Uniform => "uniform",
+                Arrivals::Poisson => "poisson",
+            },
+            "max_in_flight": max_in_flight,
+        }),
+        CellLoad::Script { .. } => json!({ "model": "script" }),
     }
 }
 

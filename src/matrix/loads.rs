@@ -51,7 +51,7 @@ pub(super) fn fix_loads(
 }
 
 /// The load of a stage in a cell, checked and rounded.
-fn load_of(
+pub(super) fn load_of(
     phase: &Phase,
     stage: &Stage,
     values: &[Value],

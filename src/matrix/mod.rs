@@ -6,7 +6,8 @@
 //! the load; which names those use is an argument of [`plan()`].
 //!
 //! In reading order: `sweep` and `state` (what a checked file says), `read` (how it is
-//! checked), `expression`, `expand` (cells), `plan`, `warnings`, `starter`.
+//! checked), `profile`, `expression`, `expand` (cells), `plan`, `ladder` (stages without
+//! cells), `warnings`, `starter`.
 
 mod amount;
 mod cell;
@@ -14,10 +15,12 @@ mod expand;
 mod expression;
 mod failures;
 mod json;
+mod ladder;
 mod loads;
 mod order;
 mod override_node;
 mod plan;
+mod profile;
 mod read;
 mod starter;
 mod state;
@@ -30,10 +33,12 @@ mod warnings;
 pub use crate::toml_file::Located;
 pub use cell::{Cell, CellId, Dropped};
 pub use expression::Expression;
+pub use ladder::ladder;
 pub use plan::{
     ASSUMED_DEAD_TIME, CellLoad, CellPhase, ClonesCost, Estimate, Plan, PlannedState, PlannedTrial,
     Role, plan,
 };
+pub use profile::Profile;
 pub use read::read;
 pub use starter::{StarterFiles, StarterInput, StarterService, starter};
 pub use state::{CloneWay, Golden, GoldenFrom, Hook, HookBefore, Seed, State};

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::cell::{Cell, Dropped, Names};
+use super::cell::{Cell, Dropped, FixedLoad, Names};
 use super::expand::{Expansion, expand};
 use super::expression::{Expression, Known, Value};
 use super::order::shuffled;
@@ -194,7 +194,7 @@ enum Pacing {
 
 /// What is the same for a stage of a phase in all cells.
 #[derive(Debug, Clone)]
-struct StageShape {
+pub(super) struct StageShape {
     name: String,
     answers: Option<Answers>,
     is_first: bool,
@@ -254,7 +254,7 @@ pub fn plan(sweep: &Sweep, reached: &BTreeSet<String>) -> Result<Plan, Problems>
     })
 }
 
-fn stage_shapes(phase: &Phase) -> Vec<StageShape> {
+pub(super) fn stage_shapes(phase: &Phase) -> Vec<StageShape> {
     let mut n_holds = 0;
     let shape = |(index, stage): (usize, &Stage)| {
         let is_held = !stage.hold.is_zero();
@@ -361,9 +361,14 @@ impl Plan {
     /// The first ramp of a phase begins with the load of the phase before where that is of
     /// the same kind, else with none.
     pub fn phases(&self, cell: &Cell) -> Vec<CellPhase> {
-        let mut phases = Vec::with_capacity(self.stages.len());
+        Self::taken_apart(&self.stages, &cell.loads)
+    }
+
+    /// Stages with their loads as ramps and holds.
+    pub(super) fn taken_apart(stages: &[StageShape], loads: &[FixedLoad]) -> Vec<CellPhase> {
+        let mut phases = Vec::with_capacity(stages.len());
         let mut before: Option<(bool, f64)> = None;
-        for (stage, load) in self.stages.iter().zip(&cell.loads) {
+        for (stage, load) in stages.iter().zip(loads) {
             let is_open = matches!(stage.pacing, Pacing::Open { .. });
             let from = before.filter(|(was_open, _)| *was_open == is_open);
             before = Some((is_open, load.number));

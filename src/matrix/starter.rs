@@ -274,6 +274,8 @@ name = "latency"
 window = true
 answers = "latency"
 open = { requests_per_second = "50 * cpus" }   # EDIT: as above
+# With arrivals = "poisson" behind the rate requests come at random, as those of many users do;
+# else evenly. max_in_flight = 1000 bounds how many are under way.
 duration = "45s"
 
 # How many requests a second can be had? Behind the latency window, so that
@@ -284,6 +286,29 @@ window = true
 answers = "capacity"
 closed = { users = 32 }    # EDIT: at least twice the largest pool, the same for all cells of a tier
 duration = "45s"
+
+# What changes from one load to the next? Every load that is held makes a row with its step.
+# [[phase]]
+# name = "ladder"
+# window = true
+# answers = "ladder"
+# stages = [{ closed = { users = [50, 100, 150, 200] }, ramp = "10s", hold = "2m" }]
+
+# Or a shape with a name, in shares of the load: smoke, load, stress, spike, soak, or breakpoint,
+# which grows until a threshold with `abort` is crossed. `nightsweep plan` shows what it becomes.
+# [[phase]]
+# name = "crowd"
+# window = true
+# answers = "ladder"
+# profile = "spike"
+# closed = { users = 32 }
+
+# What must hold of windows; one that does not is flagged, and with `abort` ends the load of its trial.
+# [[threshold]]
+# rule   = "p95 < 500 ms"    # or p50, p99, max, error_rate < 1 %, throughput > 100/s
+# window = "stress"          # of all windows unless set
+# abort  = true
+# after  = "10s"             # how long into the window it is looked at first
 
 # A command in a container before every window, or before one phase; ${name} is the cell's value, $$ a dollar.
 # [[hook]]
@@ -442,6 +467,15 @@ mod tests {
             "# users",
             "# before",
             "# exec",
+            "# name ",
+            "# window ",
+            "# answers ",
+            "# stages ",
+            "# profile ",
+            "# closed ",
+            "# rule ",
+            "# abort ",
+            "# after ",
         ];
         let body = body
             .lines()

@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use super::Outcome;
+use super::{ErrorClass, Outcome};
 
 /// How many requests ended how.
 ///
@@ -115,6 +115,29 @@ impl ErrorCounts {
         self.body += body;
         self.protocol += protocol;
         self.template += template;
+    }
+
+    /// Each class with its count.
+    pub fn by_class(&self) -> [(ErrorClass, u64); 7] {
+        // Destructured, so that a new class cannot be forgotten here.
+        let Self {
+            connect,
+            reset,
+            timeout,
+            status,
+            body,
+            protocol,
+            template,
+        } = *self;
+        [
+            (ErrorClass::Connect, connect),
+            (ErrorClass::Reset, reset),
+            (ErrorClass::Timeout, timeout),
+            (ErrorClass::Status, status),
+            (ErrorClass::Body, body),
+            (ErrorClass::Protocol, protocol),
+            (ErrorClass::Template, template),
+        ]
     }
 
     /// All classes together.

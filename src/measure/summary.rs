@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 
 use super::latencies::{HIGHEST_NS, LOWEST_NS, SIGNIFICANT_DIGITS};
-use super::{Figures, LatencyFigures};
+use super::{Figures, LatencyFigures, Outcome};
 
 /// One phase, summed over load threads.
 #[derive(Debug, Clone)]
@@ -58,6 +58,8 @@ pub struct WindowSummary {
     pub intervals: Vec<Interval>,
     /// The last failures seen, one line each, newest last; at most ten.
     pub failures: Vec<String>,
+    /// The first failure of each kind, in the order of their appearance.
+    pub first_failures: Vec<(Outcome, String)>,
 }
 
 /// A journey that arrived at a rate of its own beside a phase's load.

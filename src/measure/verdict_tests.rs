@@ -38,6 +38,7 @@ fn healthy() -> WindowSummary {
         in_flight_recorded: 7.9,
         intervals: successes_in(0..30),
         failures: Vec::new(),
+        first_failures: Vec::new(),
     }
 }
 

@@ -42,6 +42,14 @@ impl Printer {
         }
     }
 
+    /// Writes what moves the cursor; only where [`Self::is_interactive`].
+    pub(super) fn raw(self, text: &str) {
+        if self.interactive {
+            let mut err = io::stderr().lock();
+            let _ = write!(err, "{text}").and_then(|()| err.flush());
+        }
+    }
+
     /// Takes the progress line away, so that a whole line can be written.
     pub fn clear_progress(self) {
         self.progress("");

@@ -200,6 +200,7 @@ mod tests {
             in_flight_recorded: 1.0,
             intervals: Vec::new(),
             failures: Vec::new(),
+            first_failures: Vec::new(),
         };
         let key = OperationKey {
             run_id: "r".into(),

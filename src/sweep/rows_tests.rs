@@ -58,6 +58,7 @@ fn summary(has_error: bool) -> WindowSummary {
         in_flight_recorded: 1.0,
         intervals: Vec::new(),
         failures: Vec::new(),
+        first_failures: Vec::new(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 
-use crate::support::Sandbox;
+use crate::support::{Ended, Sandbox};
 
 /// Answers every request of every connection with a status, for as long as the test lives.
 fn server(status: u16) -> String {
@@ -57,11 +57,17 @@ fn thresholds_decide_the_exit_code() {
     ])
     .exits(5);
     assert!(
-        broken.stdout.contains("crossed: throughput > 1000/s ("),
+        broken
+            .stdout
+            .contains("crossed         throughput > 1000/s ("),
         "{}",
         broken.stdout
     );
-    assert!(!broken.stdout.contains("crossed: p50"), "{}", broken.stdout);
+    assert!(
+        !broken.stdout.contains("crossed         p50"),
+        "{}",
+        broken.stdout
+    );
     let json = load(&["--threshold", "max < 1 us", "--json"]).exits(5);
     let report: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
     assert_eq!(report["thresholds"][0]["rule"], "max < 1 us");
@@ -91,7 +97,7 @@ fn a_load_that_is_told_to_ends_early() {
         sandbox.run(&[&fixed[..], &rule[..if json.is_empty() { 2 } else { 3 }]].concat())
     };
     let text = arguments("").exits(5).stdout;
-    assert!(text.starts_with("the load was ended after "), "{text}");
+    assert!(text.contains("\nthe load was ended after "), "{text}");
     assert!(
         text.contains("error_rate < 10 % (100 %) was crossed"),
         "{text}"
@@ -130,4 +136,146 @@ fn a_rate_above_half_of_what_the_generator_can_do_is_refused_before_anything_is_
         ended.stderr
     );
     assert_eq!(ended.stdout, "");
+}
+
+#[test]
+fn a_url_is_sent_what_the_flags_say() {
+    let sandbox = Sandbox::new();
+    let url = server(200);
+    let sent = |more: &[&str]| -> serde_json::Value {
+        let fixed = ["load", &url, "--once", "--json"];
+        let ended = sandbox.run(&[&fixed, more].concat()).exits(0);
+        let exchanges: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+        exchanges[0]["request"].clone()
+    };
+    let has = |request: &serde_json::Value, name: &str, value: &str| {
+        let headers = request["headers"].as_array().unwrap();
+        headers.contains(&serde_json::json!([name, value]))
+    };
+    let json = sent(&["-d", "{\"a\": \"$5\"}", "-H", "X-Key: 7"]);
+    assert_eq!(json["method"], "POST");
+    assert_eq!(json["body"], "{\"a\": \"$5\"}");
+    assert!(has(&json, "content-type", "application/json"), "{json}");
+    assert!(has(&json, "x-key", "7"), "{json}");
+    sandbox.write("body.txt", "from a file");
+    let text = sent(&["-m", "put", "-d", "@body.txt"]);
+    assert_eq!(text["method"], "PUT");
+    assert_eq!(text["body"], "from a file");
+    assert!(!text.to_string().contains("content-type"), "{text}");
+    assert_eq!(sent(&[])["method"], "GET");
+    sandbox.write("w.toml", "[[step]]\npath = '/'");
+    let mixed = [
+        "load",
+        "w.toml",
+        "--target",
+        "http://127.0.0.1:9",
+        "-d",
+        "x",
+    ];
+    let refused = sandbox.run(&mixed).exits(2).stderr;
+    assert!(refused.contains("belong to a URL"), "{refused}");
+}
+
+#[test]
+fn steps_are_held_one_after_the_other_and_each_makes_a_row() {
+    let sandbox = Sandbox::new();
+    let url = server(200);
+    let stages = [
+        "--stage",
+        "2 users, hold 500ms",
+        "--stage",
+        "4 users, ramp 200ms, hold 500ms",
+        "--threshold",
+        "throughput > 1/s",
+    ];
+    let load = |more: &[&str]| sandbox.run(&[&["load", url.as_str()], &stages[..], more].concat());
+    let report: serde_json::Value =
+        serde_json::from_str(&load(&["--json", "--quiet"]).exits(0).stdout).unwrap();
+    let steps = report["steps"].as_array().unwrap();
+    let users: Vec<_> = steps.iter().map(|step| &step["load"]["users"]).collect();
+    assert_eq!(users, [2, 4]);
+    assert_eq!(steps[1]["step"], 2);
+    let due = |step: &serde_json::Value| step["due"].as_u64().unwrap();
+    assert_eq!(due(&report), steps.iter().map(due).sum::<u64>());
+    let held_s = report["duration_s"].as_f64().unwrap();
+    assert!(
+        (held_s - 1.0).abs() < 1e-9,
+        "ramps are not measured: {held_s}"
+    );
+    let text = load(&[]).exits(0).stdout;
+    assert!(
+        text.contains("\n   1  2 users") && text.contains("\n   2  4 users"),
+        "{text}"
+    );
+}
+
+#[test]
+fn loads_that_cannot_be_meant_are_refused_with_a_way_out() {
+    let sandbox = Sandbox::new();
+    let refused = |more: &[&str]| {
+        let ended = sandbox.run(&[&["load", "http://127.0.0.1:9/x"], more].concat());
+        ended.exits(2).stderr
+    };
+    let cases: [(&[&str], &str); 6] = [
+        (&["-n", "100"], "-n needs --open"),
+        (&["-c", "0"], "which is no number of virtual users"),
+        (&["-q", "-5"], "-5"),
+        (
+            &["--stage", "5 users, hold 1s", "--stage", "5/s, hold 1s"],
+            "make two loads of them",
+        ),
+        (
+            &["--stage", "5 users, ramp 1s"],
+            "nothing would be measured",
+        ),
+        (
+            &["--profile", "breakpoint", "-c", "9"],
+            "none ends the load",
+        ),
+    ];
+    for (flags, told) in cases {
+        let said = refused(flags);
+        assert!(said.contains(told), "{flags:?}: {said}");
+    }
+}
+
+#[test]
+fn a_number_of_requests_is_sent_at_its_rate() {
+    let sandbox = Sandbox::new();
+    let url = server(200);
+    let ended = sandbox.run(&["load", &url, "-q", "80", "-n", "40", "--json", "--quiet"]);
+    let report: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(report["due"], 40);
+    assert_eq!(report["duration_s"], 0.5);
+    assert_eq!(ended.stderr, "");
+}
+
+#[test]
+fn an_interrupted_load_says_what_it_saw_and_gives_no_figures() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/x", listener.local_addr().unwrap());
+    let sandbox = Sandbox::new();
+    let child = sandbox
+        .command(&["load", &url, "-c", "1", "-z", "10m"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The load is on its way once its user is here.
+    let (mut user, _) = listener.accept().unwrap();
+    assert!(user.read(&mut [0; 4_096]).unwrap() > 0);
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let ended = Ended::of(&child.wait_with_output().unwrap()).exits(130);
+    assert_eq!(ended.stdout, "");
+    assert!(
+        ended.stderr.contains("into window (10 min 00 s)"),
+        "{}",
+        ended.stderr
+    );
+    assert!(
+        ended.stderr.contains("this is no measurement"),
+        "{}",
+        ended.stderr
+    );
 }

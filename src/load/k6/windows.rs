@@ -167,7 +167,9 @@ impl Windows {
             phase,
             second,
             counts: std::mem::take(&mut self.tick),
+            p50_ms: latencies.percentile_with_infinite(500, 0),
             p99_ms: latencies.percentile_with_infinite(990, 0),
+            in_flight: None,
         }
     }
 
@@ -212,6 +214,8 @@ impl Windows {
             in_flight_recorded: under_way,
             intervals: by_operation.clone().into_intervals(),
             failures: recorded.failures.iter().cloned().collect(),
+            // k6 says why, not of which class.
+            first_failures: Vec::new(),
         }
     }
 

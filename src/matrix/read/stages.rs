@@ -9,6 +9,7 @@ use std::time::Duration;
 use toml::de::DeValue;
 
 use super::load::{duration, loads};
+use crate::matrix::profile::Profile;
 use crate::matrix::sweep::{PhaseLoad, Stage};
 use crate::toml_file::{Entry, Notes, Table, describe};
 
@@ -21,51 +22,6 @@ const MOST_STAGES: usize = 1_000;
 
 /// Keys of phases that have one load, or a profile.
 const NOT_BESIDE_STAGES: [&str; 5] = ["open", "closed", "duration", "ramp", "hold"];
-
-/// One stage of a profile.
-#[derive(Clone, Copy)]
-struct Shape {
-    /// Of the load that the phase names.
-    share: f64,
-    ramp_s: u64,
-    hold_s: u64,
-}
-
-const fn shape(share: f64, ramp_s: u64, hold_s: u64) -> Shape {
-    Shape {
-        share,
-        ramp_s,
-        hold_s,
-    }
-}
-
-/// Does it work at all: a twentieth of the load, briefly.
-const SMOKE: [Shape; 1] = [shape(0.05, 0, 30)];
-/// The load of an ordinary day.
-const LOAD: [Shape; 1] = [shape(1.0, 30, 300)];
-/// Up to twice the load in four steps.
-const STRESS: [Shape; 4] = [
-    shape(0.5, 30, 120),
-    shape(1.0, 30, 120),
-    shape(1.5, 30, 120),
-    shape(2.0, 30, 120),
-];
-/// A sudden crowd of five times the load, and whether the service recovers.
-const SPIKE: [Shape; 3] = [shape(1.0, 30, 120), shape(5.0, 5, 60), shape(1.0, 5, 120)];
-/// The load for an hour: leaks, logs, caches that fill.
-const SOAK: [Shape; 1] = [shape(1.0, 60, 3_600)];
-
-/// A quarter of the load more with each step, up to five times the load: until a threshold
-/// that ends the load is crossed.
-const BREAKPOINT: [Shape; 20] = {
-    let mut steps = [shape(0.0, 10, 30); 20];
-    let mut index = 0;
-    while index < steps.len() {
-        steps[index].share = 0.25 * (index as f64 + 1.0);
-        index += 1;
-    }
-    steps
-};
 
 /// Where the phase says that its load grows until something breaks.
 pub(super) fn breakpoint_at(table: &mut Table<'_>) -> Option<usize> {
@@ -251,15 +207,7 @@ fn profiled(
     names: &[String],
     notes: &mut Notes<'_>,
 ) -> Option<Vec<Stage>> {
-    let words: [(&str, &[Shape]); 6] = [
-        ("smoke", &SMOKE),
-        ("load", &LOAD),
-        ("stress", &STRESS),
-        ("spike", &SPIKE),
-        ("soak", &SOAK),
-        ("breakpoint", &BREAKPOINT),
-    ];
-    let shapes = table.word(entry, &words, &[], notes);
+    let profile = table.word(entry, &Profile::ALL, &[], notes);
     let load = loads(table, false, names, notes).and_then(|mut loads| loads.pop());
     let (ramp, hold) = ramp_and_hold(table, notes);
     if table.has_later(&["duration"])
@@ -280,12 +228,6 @@ fn profiled(
             ),
         );
     }
-    let (load, shapes) = (load?, shapes?);
-    let stage = |shape: &Shape| Stage {
-        load: load.clone(),
-        share: shape.share,
-        ramp: ramp.unwrap_or(Duration::from_secs(shape.ramp_s)),
-        hold: hold.unwrap_or(Duration::from_secs(shape.hold_s)),
-    };
-    Some(shapes.iter().map(stage).collect())
+    let (load, profile) = (load?, profile?);
+    Some(profile.stages(&load, ramp, hold))
 }

@@ -136,12 +136,41 @@ fn the_json_of_a_plan_is_the_documented_one() {
     let mut written = Vec::new();
     plan.write_json(&mut written, &()).unwrap();
     let text = String::from_utf8(written).unwrap();
+    let (text, phases) = text.split_once("\"phases\":").unwrap();
+    assert!(phases.ends_with("],\"isolation\":null}"), "{phases}");
     insta::assert_snapshot!(text.replace("],\"", "],\n\""), @r#"
     {"cells":[{"id":"cpus-1__web-1","axes":{"cpus":1,"web":1},"derived":{"n":1},"aliases":[{"cpus":1,"web":1.2}]},{"id":"cpus-1__web-2","axes":{"cpus":1,"web":2},"derived":{"n":2},"aliases":[]}],
     "dropped":[{"axes":{"cpus":1,"web":3},"constraint":"small","constraints":["small"]}],
     "trials":[{"index":1,"block":1,"cell":"cpus-1__web-2","role":"cell"},{"index":2,"block":1,"cell":"cpus-1__web-1","role":"cell"}],
     "estimate":{"seconds":46.0,"bytes":237568},"warnings":["every cell is launched once: without a second launch nobody can tell a difference from chance"],
-    "state":{"kind":"fresh"},"isolation":null}
+    "state":{"kind":"fresh"},
+    "#);
+}
+
+#[test]
+fn the_json_has_the_phases_of_each_tier_once() {
+    let plan = reference();
+    let mut written = Vec::new();
+    plan.write_json(&mut written, &()).unwrap();
+    let written: serde_json::Value = serde_json::from_slice(&written).unwrap();
+    let groups = written["phases"].as_array().unwrap();
+    let cells = |group: &serde_json::Value| group["cells"].as_array().unwrap().len();
+    assert_eq!(groups.iter().map(cells).sum::<usize>(), 80);
+    assert!(
+        groups.len() <= 4,
+        "cells of a tier have the same: {}",
+        groups.len()
+    );
+    let phases: Vec<String> = groups[0]["phases"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    insta::assert_snapshot!(phases.join("\n"), @r#"
+    {"phase":"warm-up","step":null,"window":false,"answers":null,"ramp_from":null,"load":{"model":"open","requests_per_second":800.0,"arrivals":"uniform","max_in_flight":1000},"duration_s":20.0,"load_tied_to_knob":false}
+    {"phase":"latency","step":null,"window":true,"answers":"latency","ramp_from":null,"load":{"model":"open","requests_per_second":800.0,"arrivals":"uniform","max_in_flight":1000},"duration_s":45.0,"load_tied_to_knob":false}
+    {"phase":"stress","step":null,"window":true,"answers":"capacity","ramp_from":null,"load":{"model":"closed","users":12},"duration_s":45.0,"load_tied_to_knob":false}
     "#);
 }
 
