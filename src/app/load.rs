@@ -372,6 +372,11 @@ fn report(
         "arrivals": summary.arrivals,
         "not_attempted": summary.not_attempted,
         "outside_window": summary.outside,
+        "retry_after": summary.retry_after.words().map(|_| json!({
+            "answers": summary.retry_after.answers,
+            "shortest_s": summary.retry_after.shortest.as_secs(),
+            "longest_s": summary.retry_after.longest.as_secs(),
+        })),
         "generator_cpu_s": summary.generator_cpu.as_secs_f64(),
         "load_threads": summary.threads,
         "operations": operations,
@@ -477,6 +482,9 @@ fn table(summary: &WindowSummary, report: &Value, crossed: &[Crossed]) -> String
     lines.push(verdict);
     for crossed in crossed {
         lines.push(format!("crossed: {}", crossed.words()));
+    }
+    if let Some(asked) = summary.retry_after.words() {
+        lines.push(format!("refused: {asked}"));
     }
     for failure in summary.failures.iter().rev().take(3) {
         lines.push(format!("failed: {failure}"));

@@ -357,6 +357,7 @@ fn summarise(collected: Collected, length: Duration) -> WindowSummary {
             }
         },
         in_flight_recorded: mean(time(|totals| totals.recorded)),
+        retry_after: totals.iter().map(|totals| totals.retry_after).sum(),
         intervals: recorder.into_intervals(),
         failures,
     }

@@ -10,12 +10,13 @@ use serde_json::Value;
 use super::answer::{Answer, Keep};
 use super::client::{ClientError, Connection, ExchangeError};
 use super::closed::{Stay, stay_of};
+use super::exchange::{Line, exchange};
 use super::plan::LoadModel;
 use super::prepare::{Judged, Ready};
 use super::request::Outgoing;
 use super::slot::{Cancel, Seat, Sitter};
 use super::thread::{Thread, nanoseconds};
-use super::workload::OnFailure;
+use super::workload::{Cookies, OnFailure};
 use crate::measure::{ErrorClass, Outcome, Sample};
 
 /// How long a closed-loop user waits after an aborted journey, a refused
@@ -51,6 +52,7 @@ pub(super) enum JourneyEnd {
 struct Ended {
     outcome: Outcome,
     at: Instant,
+    retry_after: Option<Duration>,
 }
 
 /// Runs one journey. `arrival` is when it was due in an open loop.
@@ -58,6 +60,11 @@ pub(super) async fn run(thread: &Thread, seat: &mut Seat, arrival: Option<Due>) 
     let prepared = &thread.plan.prepared;
     let n_steps = prepared.operations.len();
     let sitter = sitter_of(arrival, seat);
+    if prepared.cookies == Cookies::Journey
+        && let Some(jar) = &mut seat.jar
+    {
+        jar.clear();
+    }
     let mut captures = vec![None; prepared.captures.len()];
     let mut due = arrival;
     let mut began = arrival.map(|due| due.at);
@@ -79,13 +86,16 @@ pub(super) async fn run(thread: &Thread, seat: &mut Seat, arrival: Option<Due>) 
         if !is_counted {
             thread.totals.borrow_mut().outside += 1;
         }
-        thread.request_starts(&seat.slot, left_at, is_counted);
+        thread.request_starts(&seat.slot, left_at, operation.timeout, is_counted);
         let ended = request(thread, seat, operation, &mut captures).await;
         thread.request_ends(&seat.slot, ended.at);
         has_success |= ended.outcome == Outcome::Success;
         has_unsendable |= ended.outcome == Outcome::Error(ErrorClass::Template);
         if is_counted {
             record(thread, operation, &ended, left_at, due);
+        }
+        if let (Some(wait), true) = (ended.retry_after, is_counted) {
+            thread.totals.borrow_mut().retry_after.add(wait);
         }
         if ended.outcome != Outcome::Success {
             if journey_outcome == Outcome::Success {
@@ -195,6 +205,7 @@ async fn request(
         connection,
         slot,
         buffer,
+        jar,
         ..
     } = seat;
     let outgoing = thread.with_dynamic(captures, user, |dynamic| {
@@ -203,7 +214,13 @@ async fn request(
     let exchanged = match outgoing {
         Err(why) => Err(ClientError::new(ErrorClass::Template, why)),
         Ok(outgoing) => {
-            let exchange = send(connection, address, &outgoing, operation.keep());
+            let line = Line {
+                connection: &mut *connection,
+                address,
+                jar: jar.as_deref_mut(),
+                trail: None,
+            };
+            let exchange = exchange(line, &outgoing, operation, operation.keep());
             match slot.guard(exchange).await {
                 Ok(exchanged) => exchanged,
                 Err(cancel) => {
@@ -219,11 +236,12 @@ async fn request(
                         return Ended {
                             outcome: Outcome::Abandoned,
                             at,
+                            retry_after: None,
                         };
                     }
                     Err(ClientError::new(
                         ErrorClass::Timeout,
-                        format!("no whole answer within {:?}", thread.plan.timeout),
+                        no_answer_within(operation.timeout.unwrap_or(thread.plan.timeout)),
                     ))
                 }
             }
@@ -232,10 +250,7 @@ async fn request(
     let at = Instant::now();
     let judged = match (exchanged, &connection) {
         (Ok(()), Some(connection)) => judge(thread, operation, connection.answer(), captures, user),
-        (Err(error), _) => Judged {
-            outcome: Outcome::Error(error.class),
-            why: Some(error.message),
-        },
+        (Err(error), _) => Judged::error(error.class, error.message),
         (Ok(()), None) => unreachable!("an answer was read on a connection"),
     };
     if let Some(why) = judged.why {
@@ -246,7 +261,13 @@ async fn request(
     Ended {
         outcome: judged.outcome,
         at,
+        retry_after: judged.retry_after,
     }
+}
+
+/// What a timeout is, in words.
+pub(super) fn no_answer_within(timeout: Duration) -> String {
+    format!("no whole answer within {timeout:?}")
 }
 
 fn judge(

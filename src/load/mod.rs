@@ -4,19 +4,28 @@
 //! `measure` is the only layer below it.
 //!
 //! Read `plan` (what goes in and comes out), `workload` with `workload_file`,
-//! `step_file`, `expand`, `template`, `json_body` (what is sent),
-//! `prepare` (made ready), `generator` with `conductor` (threads and phases),
-//! `seed` (journeys without windows), `thread`, `slot`, `journey`, `closed`, `open`
-//! with `arrivals`, `fine_timer` (one load thread), `request`, `answer` (bytes), `client` (one
-//! connection), `pinning` (threads kept on CPUs); and `k6`, load that a script makes.
+//! `step_file`, `step_options`, `expect_file`, `expand`, `template`, `encoding`, `json_body`
+//! (what is sent), `prepare` (made ready), `expect` with `decode` (what must come back),
+//! `generator` with `conductor` (threads and phases), `seed` (journeys without windows),
+//! `thread`, `slot`, `journey`, `closed`, `open` with `arrivals`, `fine_timer` (one load
+//! thread), `request`, `answer` (bytes), `client` (one connection), `exchange` with `cookies`
+//! and `retry_after` (around a request), `pinning` (threads kept on CPUs); and `k6`, load
+//! that a script makes.
 mod answer;
 mod arrivals;
 mod client;
 mod closed;
 mod conductor;
+mod cookies;
+mod decode;
+mod encoding;
+mod exchange;
 mod expand;
+mod expect;
+mod expect_file;
 mod fine_timer;
 mod generator;
+mod http_date;
 mod journey;
 mod json_body;
 pub mod k6;
@@ -26,9 +35,13 @@ mod pinning;
 mod plan;
 mod prepare;
 mod request;
+mod retry_after;
 mod seed;
 mod slot;
 mod step_file;
+mod step_options;
+#[cfg(test)]
+mod step_tests;
 mod template;
 #[cfg(test)]
 mod test_load;
@@ -41,7 +54,7 @@ mod workload;
 mod workload_file;
 
 pub use generator::{LoadError, RunningLoad};
-pub use once::{Exchange, ReceivedAnswer, SentRequest, once};
+pub use once::{Exchange, ReceivedAnswer, Redirect, SentRequest, once};
 pub use pinning::pin_all_threads;
 pub use plan::{AbortRule, Arrivals, LoadModel, LoadPlan, LoadSignal, PhasePlan, Target, Tick};
 pub use seed::{SeedError, SeedPlan, seed};

@@ -3,19 +3,23 @@
 //! The same preparation, client and judgement as the measured load; only the
 //! pacing and recording are missing.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use indexmap::IndexMap;
 
 use super::answer::{Answer, Keep};
 use super::client::{ClientError, Connection};
+use super::cookies::CookieJar;
+use super::decode;
+use super::exchange::{Line, Trail, exchange as send_in};
 use super::generator::LoadError;
-use super::journey::send;
+use super::journey::no_answer_within;
 use super::plan::Target;
-use super::prepare::prepare;
+use super::prepare::{Ready, prepare};
 use super::request::{Outgoing, RequestBuffer};
 use super::template::{Counter, Dynamic};
-use super::workload::{OnFailure, Workload};
+use super::workload::{Cookies, OnFailure, Workload};
 use crate::measure::{ErrorClass, Outcome};
 
 /// One request and what came back.
@@ -25,7 +29,9 @@ pub struct Exchange {
     pub operation: String,
     /// The request; `None` when it could not be built.
     pub request: Option<SentRequest>,
-    /// The answer; `None` when there was none.
+    /// Redirects that were followed, in order.
+    pub redirects: Vec<Redirect>,
+    /// The last answer; `None` when there was none.
     pub answer: Option<ReceivedAnswer>,
     /// How it ended.
     pub outcome: Outcome,
@@ -33,6 +39,17 @@ pub struct Exchange {
     pub why: Option<String>,
     /// From the send to the whole answer, connecting included.
     pub latency: Duration,
+}
+
+/// A redirect that was followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Redirect {
+    /// The status that asked for it.
+    pub status: u16,
+    /// Where to, as the answer says it.
+    pub location: String,
+    /// The request that came of it.
+    pub request: SentRequest,
 }
 
 /// A request as it was sent.
@@ -55,7 +72,7 @@ pub struct ReceivedAnswer {
     pub status: u16,
     /// Names and values, in order.
     pub headers: Vec<(String, String)>,
-    /// The body; bytes that are no text are replaced.
+    /// The body, decoded; bytes that are no text are replaced.
     pub body: String,
 }
 
@@ -78,7 +95,12 @@ pub async fn once(
     let mut captures = vec![None; prepared.captures.len()];
     let mut random = fastrand::Rng::new();
     let mut counter = Counter::new(0, 1);
-    let mut connection: Option<Connection> = None;
+    let mut session = Session {
+        address,
+        timeout,
+        connection: None,
+        jar: (prepared.cookies != Cookies::Off).then(CookieJar::default),
+    };
     let mut buffer = RequestBuffer::default();
     let mut exchanges = Vec::new();
     for operation in &prepared.operations {
@@ -91,6 +113,7 @@ pub async fn once(
         let mut exchange = Exchange {
             operation: prepared.names[operation.name as usize].clone(),
             request: None,
+            redirects: Vec::new(),
             answer: None,
             outcome: Outcome::Success,
             why: None,
@@ -100,31 +123,16 @@ pub async fn once(
         let request = &operation.request;
         match request.build(&prepared.captures, &mut dynamic, &mut buffer) {
             Err(why) => fail(&mut exchange, ClientError::new(ErrorClass::Template, why)),
-            Ok(outgoing) => {
-                exchange.request = Some(describe(&outgoing));
-                let sent = Instant::now();
-                let sending = send(&mut connection, address, &outgoing, Keep::All);
-                let answer = tokio::time::timeout(timeout, sending).await;
-                exchange.latency = sent.elapsed();
-                match answer {
-                    Ok(Ok(())) => {
-                        let answer = answer_on(connection.as_ref());
-                        let judged = operation.judge(&prepared, answer, &mut dynamic, &mut found);
-                        exchange.outcome = judged.outcome;
-                        exchange.why = judged.why;
-                        exchange.answer = Some(ReceivedAnswer::of(answer));
-                    }
-                    Ok(Err(error)) => fail(&mut exchange, error),
-                    Err(_) => {
-                        connection = None;
-                        let message = format!("no whole answer within {timeout:?}");
-                        fail(
-                            &mut exchange,
-                            ClientError::new(ErrorClass::Timeout, message),
-                        );
-                    }
+            Ok(outgoing) => match session.send(&outgoing, operation, &mut exchange).await {
+                Ok(()) => {
+                    let answer = answer_on(session.connection.as_ref());
+                    let judged = operation.judge(&prepared, answer, &mut dynamic, &mut found);
+                    exchange.outcome = judged.outcome;
+                    exchange.why = judged.why;
+                    exchange.answer = Some(ReceivedAnswer::of(answer));
                 }
-            }
+                Err(error) => fail(&mut exchange, error),
+            },
         }
         for (slot, value) in found {
             captures[slot] = Some(value);
@@ -136,6 +144,65 @@ pub async fn once(
         }
     }
     Ok(exchanges)
+}
+
+/// What the journey's requests share.
+struct Session {
+    address: SocketAddr,
+    timeout: Duration,
+    connection: Option<Connection>,
+    jar: Option<CookieJar>,
+}
+
+impl Session {
+    /// Sends a request and notes what went out; the answer is then the connection's.
+    async fn send(
+        &mut self,
+        outgoing: &Outgoing<'_>,
+        operation: &Ready,
+        exchange: &mut Exchange,
+    ) -> Result<(), ClientError> {
+        let mut trail = Trail::default();
+        let line = Line {
+            connection: &mut self.connection,
+            address: self.address,
+            jar: self.jar.as_mut(),
+            trail: Some(&mut trail),
+        };
+        let timeout = operation.timeout.unwrap_or(self.timeout);
+        let began = Instant::now();
+        let sending = send_in(line, outgoing, operation, Keep::All);
+        let sent = tokio::time::timeout(timeout, sending).await;
+        exchange.latency = began.elapsed();
+        exchange.tell(trail);
+        let Ok(sent) = sent else {
+            self.connection = None;
+            let message = no_answer_within(timeout);
+            return Err(ClientError::new(ErrorClass::Timeout, message));
+        };
+        if sent.is_err() {
+            // A redirect that could not be followed is an answer, too.
+            let answer = self.connection.as_ref().map(Connection::answer);
+            exchange.answer = answer.map(ReceivedAnswer::of);
+        }
+        sent
+    }
+}
+
+impl Exchange {
+    /// Notes what was sent.
+    fn tell(&mut self, trail: Trail) {
+        let mut requests = trail.requests.iter().map(|request| describe(request));
+        self.request = requests.next();
+        let redirects = trail.redirects.into_iter().zip(requests);
+        self.redirects = redirects
+            .map(|((status, location), request)| Redirect {
+                status,
+                location,
+                request,
+            })
+            .collect();
+    }
 }
 
 fn fail(exchange: &mut Exchange, error: ClientError) {
@@ -159,14 +226,18 @@ impl ReceivedAnswer {
                 .headers()
                 .map(|(name, value)| (name.to_ascii_lowercase(), text(value)))
                 .collect(),
-            body: text(answer.body()),
+            // What cannot be decoded is shown as it came.
+            body: match decode::body_of(answer) {
+                Ok(body) => text(&body),
+                Err(_) => text(answer.body()),
+            },
         }
     }
 }
 
 /// A request taken apart again: it was built as text, line by line.
-fn describe(outgoing: &Outgoing<'_>) -> SentRequest {
-    let text = String::from_utf8_lossy(outgoing.bytes());
+fn describe(request: &[u8]) -> SentRequest {
+    let text = String::from_utf8_lossy(request);
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     let mut lines = head.split("\r\n");
     let mut first = lines.next().unwrap_or_default().split(' ');

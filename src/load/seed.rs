@@ -15,14 +15,16 @@ use serde_json::Value;
 
 use super::answer::Keep;
 use super::client::Connection;
+use super::cookies::CookieJar;
+use super::exchange::{Line, exchange};
 use super::generator::LoadError;
-use super::journey::send;
+use super::journey::no_answer_within;
 use super::once::answer_on;
 use super::plan::Target;
 use super::prepare::{Prepared, prepare};
 use super::request::RequestBuffer;
 use super::template::{Counter, Dynamic};
-use super::workload::Workload;
+use super::workload::{Cookies, Workload};
 use crate::measure::Outcome;
 
 /// What is sent, how often, by how many.
@@ -89,6 +91,7 @@ async fn run_user(
         address: plan.target.addresses[user as usize % plan.target.addresses.len()],
         timeout: plan.timeout,
         connection: None,
+        jar: (prepared.cookies != Cookies::Off).then(CookieJar::default),
         buffer: RequestBuffer::default(),
         random: fastrand::Rng::with_seed(plan.seed.wrapping_add(u64::from(user))),
         // Numbers that no two users share.
@@ -117,6 +120,7 @@ struct Session {
     address: SocketAddr,
     timeout: Duration,
     connection: Option<Connection>,
+    jar: Option<CookieJar>,
     buffer: RequestBuffer,
     random: fastrand::Rng,
     counter: Counter,
@@ -127,6 +131,9 @@ impl Session {
     /// One journey; its requests, or the one that failed and why.
     async fn journey(&mut self, prepared: &Prepared) -> Result<u64, (String, String)> {
         let mut captures: Vec<Option<Value>> = vec![None; prepared.captures.len()];
+        if prepared.cookies == Cookies::Journey {
+            self.jar = Some(CookieJar::default());
+        }
         for operation in &prepared.operations {
             let failed = |why: String| (prepared.names[operation.name as usize].clone(), why);
             let mut dynamic = Dynamic {
@@ -139,10 +146,17 @@ impl Session {
                 .request
                 .build(&prepared.captures, &mut dynamic, &mut self.buffer)
                 .map_err(failed)?;
-            let sending = send(&mut self.connection, self.address, &outgoing, Keep::All);
-            match tokio::time::timeout(self.timeout, sending).await {
+            let line = Line {
+                connection: &mut self.connection,
+                address: self.address,
+                jar: self.jar.as_mut(),
+                trail: None,
+            };
+            let sending = exchange(line, &outgoing, operation, Keep::All);
+            let timeout = operation.timeout.unwrap_or(self.timeout);
+            match tokio::time::timeout(timeout, sending).await {
                 Ok(sent) => sent.map_err(|error| failed(error.message))?,
-                Err(_) => return Err(failed(format!("no whole answer within {:?}", self.timeout))),
+                Err(_) => return Err(failed(no_answer_within(timeout))),
             }
             let answer = answer_on(self.connection.as_ref());
             let mut found = Vec::new();

@@ -10,6 +10,9 @@ use serde_json::Value;
 use toml::Spanned;
 use toml::de::DeValue;
 
+use super::expect::Expect;
+use super::expect_file::read_expect;
+use super::step_options::{Options, check_cookie_header, read_no_auth, read_options};
 use super::template::{JsonTemplate, Template};
 use super::workload::CaptureSource;
 use super::workload_file::{Shared, read_headers, read_statuses, read_template};
@@ -18,7 +21,7 @@ use crate::reported::JsonPath;
 use crate::toml_file::{Entry, Notes, Quoted, Table, describe, integer_of};
 
 /// Keys of a step that are reserved and not built yet.
-const LATER_KEYS: [&str; 4] = ["form", "cookies", "weight", "timeout"];
+const LATER_KEYS: [&str; 1] = ["weight"];
 const METHODS: [&str; 7] = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"];
 
 /// A text of the file with its template.
@@ -38,9 +41,11 @@ pub(super) struct Step {
     pub(super) path: Text,
     pub(super) headers: Vec<(HeaderName, Quoted, Template)>,
     pub(super) body: StepBody,
-    pub(super) statuses: Vec<u16>,
-    pub(super) expect_json: Vec<(JsonPath, Json)>,
-    pub(super) contains: Option<Text>,
+    pub(super) options: Options,
+    pub(super) timeout: Option<Duration>,
+    /// Statuses that mean 'busy by design', beside the file's.
+    pub(super) refused: Vec<u16>,
+    pub(super) expect: Expect<Text>,
     pub(super) captures: Vec<(Text, CaptureSource)>,
     pub(super) think: Duration,
 }
@@ -52,6 +57,16 @@ pub(super) enum StepBody {
     Text(Text),
     File(Text),
     Json(Json),
+    /// Names and values, in file order; a name may come more than once.
+    Form(Vec<(String, FormValue)>),
+}
+
+/// The value of one field of a form.
+#[derive(Debug)]
+pub(super) enum FormValue {
+    Text(Text),
+    /// A number or truth value.
+    Literal(Value),
 }
 
 /// Reads a step; `None` when too little of it is left to go on with.
@@ -88,6 +103,16 @@ pub(super) fn read_step(
         .get("headers")
         .map(|entry| read_headers(&entry, table.name(), notes))
         .unwrap_or_default();
+    check_cookie_header(&headers, shared.cookies, notes);
+    let mut options = read_options(&mut table, &headers, notes);
+    read_no_auth(&mut table, &mut options, notes);
+    let timeout = table
+        .get("timeout")
+        .and_then(|entry| table.some_time(&entry, notes));
+    let refused = table
+        .get("refused")
+        .map(|entry| read_statuses(&table, &entry, notes))
+        .unwrap_or_default();
     let expect = read_expect(&mut table, notes);
     let captures = read_captures(&mut table, notes);
     let think = table
@@ -112,16 +137,21 @@ pub(super) fn read_step(
         path,
         headers,
         body,
-        statuses: expect.statuses,
-        expect_json: expect.json,
-        contains: expect.contains,
+        options,
+        timeout,
+        refused,
+        expect,
         captures,
         think,
     })
 }
 
 /// A text with its template.
-fn read_text(table: &Table<'_>, entry: &Entry<'_>, notes: &mut Notes<'_>) -> Option<Text> {
+pub(super) fn read_text(
+    table: &Table<'_>,
+    entry: &Entry<'_>,
+    notes: &mut Notes<'_>,
+) -> Option<Text> {
     let text = table.quoted(entry, notes)?;
     let template = read_template(&text, notes)?;
     Some((text, template))
@@ -190,7 +220,7 @@ fn read_method(table: &mut Table<'_>, notes: &mut Notes<'_>) -> Method {
 }
 
 fn read_body(table: &mut Table<'_>, notes: &mut Notes<'_>) -> StepBody {
-    let given: Vec<_> = ["body", "body_file", "json"]
+    let given: Vec<_> = ["body", "body_file", "json", "form"]
         .into_iter()
         .filter_map(|key| table.get(key))
         .collect();
@@ -210,6 +240,9 @@ fn read_body(table: &mut Table<'_>, notes: &mut Notes<'_>) -> StepBody {
     if entry.key == "json" {
         return StepBody::Json(read_json(entry.value, notes));
     }
+    if entry.key == "form" {
+        return StepBody::Form(read_form(table, entry, notes));
+    }
     match read_text(table, entry, notes) {
         Some(text) if entry.key == "body" => StepBody::Text(text),
         Some(text) => StepBody::File(text),
@@ -217,7 +250,38 @@ fn read_body(table: &mut Table<'_>, notes: &mut Notes<'_>) -> StepBody {
     }
 }
 
-fn read_json(value: &Spanned<DeValue<'_>>, notes: &mut Notes<'_>) -> Json {
+/// Fields of a form: single values, or lists where a name comes more than once.
+fn read_form(
+    step: &Table<'_>,
+    entry: &Entry<'_>,
+    notes: &mut Notes<'_>,
+) -> Vec<(String, FormValue)> {
+    let mut fields = Vec::new();
+    let form = Table::of(entry, &format!("`form` of {}", step.name()), notes);
+    for entry in form.iter().flat_map(Table::entries) {
+        let values = match entry.value.get_ref() {
+            DeValue::Array(items) => items.iter().collect(),
+            _ => vec![entry.value],
+        };
+        for value in values {
+            let entry = Entry { value, ..entry };
+            let field = match value.get_ref() {
+                DeValue::String(_) => read_text(step, &entry, notes).map(FormValue::Text),
+                DeValue::Array(_) | DeValue::Table(_) => {
+                    let wanted = "a single value or a list of them";
+                    form.iter()
+                        .for_each(|form| form.wrong(&entry, wanted, notes));
+                    None
+                }
+                _ => Some(FormValue::Literal(literal(value, notes))),
+            };
+            fields.extend(field.map(|field| (entry.key.to_owned(), field)));
+        }
+    }
+    fields
+}
+
+pub(super) fn read_json(value: &Spanned<DeValue<'_>>, notes: &mut Notes<'_>) -> Json {
     match value.get_ref() {
         DeValue::String(text) => {
             let text = Quoted {
@@ -263,39 +327,6 @@ pub(super) fn literal(value: &Spanned<DeValue<'_>>, notes: &mut Notes<'_>) -> Va
         },
         Value::Number,
     )
-}
-
-/// What `expect` says.
-#[derive(Debug, Default)]
-struct Expected {
-    statuses: Vec<u16>,
-    json: Vec<(JsonPath, Json)>,
-    contains: Option<Text>,
-}
-
-fn read_expect(step: &mut Table<'_>, notes: &mut Notes<'_>) -> Expected {
-    let mut expected = Expected::default();
-    let name = format!("`expect` of {}", step.name());
-    let entry = step.get("expect");
-    let Some(mut table) = entry.and_then(|entry| Table::of(&entry, &name, notes)) else {
-        return expected;
-    };
-    if let Some(entry) = table.get("status") {
-        expected.statuses = read_statuses(&table, &entry, notes);
-    }
-    let json = table.get("json");
-    let paths = json.and_then(|entry| Table::of(&entry, &format!("`json` in {name}"), notes));
-    for entry in paths.map(|paths| paths.entries()).unwrap_or_default() {
-        match JsonPath::parse(entry.key) {
-            Ok(path) => expected.json.push((path, read_json(entry.value, notes))),
-            Err(message) => notes.add(entry.key_at, message),
-        }
-    }
-    expected.contains = table
-        .get("contains")
-        .and_then(|entry| read_text(&table, &entry, notes));
-    table.finish(notes);
-    expected
 }
 
 fn read_captures(step: &mut Table<'_>, notes: &mut Notes<'_>) -> Vec<(Text, CaptureSource)> {

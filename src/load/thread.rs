@@ -28,8 +28,9 @@ use super::prepare::Prepared;
 use super::request::RequestBuffer;
 use super::slot::{Cancel, Seat, Sitter, Slot};
 use super::template::{Counter, Dynamic};
+use super::workload::Cookies;
 use crate::cpus::CpuSet;
-use crate::measure::{Outcome, Sample, Unpaced};
+use crate::measure::{Outcome, RetryAfter, Sample, Unpaced};
 
 /// How often deadlines are looked at, the drain is checked and samples leave.
 const HOUSEKEEPING: Duration = Duration::from_millis(10);
@@ -136,6 +137,7 @@ pub(super) struct Totals {
     /// Time that journeys were under way (open loop), by the count of them.
     pub(super) under_way: Duration,
     pub(super) cpu: Duration,
+    pub(super) retry_after: RetryAfter,
 }
 
 /// Everything the tasks of one load thread share.
@@ -264,16 +266,18 @@ impl Thread {
             Seat {
                 connection: None,
                 buffer: RequestBuffer::default(),
+                jar: None,
                 address,
                 slot,
                 user: id,
                 id,
             }
         });
-        seat.user = match sitter {
+        let user = match sitter {
             Sitter::User(user) => user,
             Sitter::Arrival => seat.id,
         };
+        seat.seat(user, self.plan.prepared.cookies != Cookies::Off);
         seat.slot.sitter.set(sitter);
         seat.slot.idle_since.set(None);
         seat
@@ -285,10 +289,19 @@ impl Thread {
     }
 
     /// A request leaves: from now on it is watched.
-    pub(super) fn request_starts(&self, slot: &Slot, sent: Instant, is_counted: bool) {
+    ///
+    /// `timeout`: that of the step, where it has one.
+    pub(super) fn request_starts(
+        &self,
+        slot: &Slot,
+        sent: Instant,
+        timeout: Option<Duration>,
+        is_counted: bool,
+    ) {
         self.handled(slot, sent);
         slot.busy_since.set(Some(sent));
-        slot.deadline.set(Some(sent + self.plan.timeout));
+        let timeout = timeout.unwrap_or(self.plan.timeout);
+        slot.deadline.set(Some(sent + timeout));
         slot.is_counted.set(is_counted);
         slot.cancelled.set(None);
     }

@@ -1,12 +1,14 @@
 //! workload.toml: text to a checked [`Workload`], or all its problems.
 //!
-//! Keys, in file order: `headers`, `refused`, `on_failure`, `[[table.NAME]]`,
-//! `[[step]]`. Keys of later versions are refused by name. The only files opened
+//! Keys, in file order: `headers`, `basic` or `bearer`, `gzip`, `redirects`, `cookies`,
+//! `refused`, `on_failure`, `[[table.NAME]]`, `[[step]]`. Keys of later versions are refused by name. The only files opened
 //! are the body files, relative to the workload file. `step_file` reads steps,
 //! `expand` turns them into operations.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
 
 use http::header::HeaderName;
 use indexmap::IndexMap;
@@ -15,13 +17,14 @@ use toml::de::DeValue;
 
 use super::expand::Expander;
 use super::step_file::{literal, read_step};
+use super::step_options::{Options, check_cookie_header, read_cookies, read_options};
 use super::template::Template;
-use super::workload::{OnFailure, VariableUse, Workload};
+use super::workload::{Cookies, OnFailure, VariableUse, Workload};
 use crate::problem::Problems;
 use crate::toml_file::{self, Entry, Notes, Quoted, Table, integer_of};
 
 /// Keys of the format that are reserved and not built yet.
-const LATER_KEYS: [&str; 5] = ["data", "setup", "journey", "cookies", "teardown"];
+const LATER_KEYS: [&str; 4] = ["data", "setup", "journey", "teardown"];
 /// First parts of names that `${}` reads in another way.
 const RESERVED_TABLE_NAMES: [&str; 6] = ["env", "data", "uuid", "counter", "random", "user"];
 /// A journey longer than this is a mistake in a loop, not a wish.
@@ -35,16 +38,22 @@ pub(super) type Rows = Vec<IndexMap<String, Value>>;
 pub(super) struct Shared {
     pub(super) tables: IndexMap<String, Rows>,
     pub(super) headers: Vec<(HeaderName, Quoted, Template)>,
+    pub(super) options: Rc<Options>,
+    pub(super) cookies: Cookies,
     pub(super) body_files: HashMap<PathBuf, Option<BodyFile>>,
     pub(super) files: Vec<PathBuf>,
 }
 
 /// A body file, read once however many rows name it.
 #[derive(Debug, Clone)]
-pub(super) struct BodyFile {
-    pub(super) path: PathBuf,
-    pub(super) text: String,
-    pub(super) template: Template,
+pub(super) enum BodyFile {
+    Text {
+        path: PathBuf,
+        text: String,
+        template: Template,
+    },
+    /// No text, so there is no `${}` in it.
+    Bytes(Arc<[u8]>),
 }
 
 /// Reads a workload.
@@ -64,6 +73,9 @@ fn workload(file: &Path, mut table: Table<'_>, notes: &mut Notes<'_>) -> Workloa
     if let Some(entry) = table.get("headers") {
         shared.headers = read_headers(&entry, table.name(), notes);
     }
+    shared.options = Rc::new(read_options(&mut table, &shared.headers, notes));
+    shared.cookies = read_cookies(&mut table, notes);
+    check_cookie_header(&shared.headers, shared.cookies, notes);
     let refused = table
         .get("refused")
         .map_or_else(|| vec![429], |entry| read_statuses(&table, &entry, notes));
@@ -91,6 +103,7 @@ fn workload(file: &Path, mut table: Table<'_>, notes: &mut Notes<'_>) -> Workloa
         .collect();
     table.finish(notes);
 
+    let cookies = shared.cookies;
     let base = file.parent().unwrap_or(Path::new("")).to_owned();
     let mut expander = Expander::new(base, shared, &steps, !notes.is_broken());
     for step in &steps {
@@ -125,6 +138,7 @@ fn workload(file: &Path, mut table: Table<'_>, notes: &mut Notes<'_>) -> Workloa
         captures: expander.captures,
         refused,
         on_failure,
+        cookies,
         variables,
         environment,
         files: expander.shared.files,

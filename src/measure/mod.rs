@@ -16,5 +16,5 @@ pub use figures::{Counts, ErrorCounts, Figures, LatencyFigures};
 pub use latencies::{HIGHEST_NS, LOWEST_NS, Latencies, SIGNIFICANT_DIGITS, SparseCounts};
 pub use outcome::{ErrorClass, Outcome};
 pub use recorder::{LatencyFrom, Recorder, Sample, Unpaced, operation_tag};
-pub use summary::{Interval, WindowSummary};
+pub use summary::{Interval, RetryAfter, WindowSummary};
 pub use verdict::{Flag, Judgement, Pacing, Reason, WindowVerdict, judge};

@@ -1,7 +1,7 @@
 use std::time::Instant;
 
 use super::*;
-use crate::measure::{Figures, Interval, LatencyFigures};
+use crate::measure::{Figures, Interval, LatencyFigures, RetryAfter};
 
 const OPEN: Pacing = Pacing::Open;
 
@@ -23,6 +23,7 @@ fn healthy() -> WindowSummary {
         journeys: Figures::default(),
         arrivals: 15_000,
         not_attempted: 0,
+        retry_after: RetryAfter::default(),
         generator_cpu: Duration::from_secs(6),
         threads: 1,
         generator_lag_ms: LatencyFigures {

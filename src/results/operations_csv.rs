@@ -153,7 +153,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::measure::{Counts, ErrorCounts, LatencyFigures};
+    use crate::measure::{Counts, ErrorCounts, LatencyFigures, RetryAfter};
 
     #[test]
     fn every_operation_and_the_journey_get_a_row_with_errors_by_class() {
@@ -185,6 +185,7 @@ mod tests {
             journeys: figures,
             arrivals: 1,
             not_attempted: 0,
+            retry_after: RetryAfter::default(),
             generator_cpu: Duration::ZERO,
             threads: 1,
             generator_lag_ms: LatencyFigures::default(),
