@@ -18,7 +18,7 @@ use crate::measure::ErrorClass;
 /// Most bytes of an answer's body that are kept. **Units**: bytes.
 ///
 /// Far above what a step can want to look into, far below the host's memory.
-const MOST_BODY_BYTES: usize = 64 << 20;
+pub(super) const MOST_BODY_BYTES: usize = 64 << 20;
 /// Most bytes of an answer's head, and of the trailers behind its chunks. **Units**: bytes.
 const MOST_HEAD_BYTES: usize = 256 << 10;
 /// Most headers of an answer.
@@ -48,6 +48,10 @@ pub(super) struct Answer {
     head: Vec<u8>,
     /// As much of the body as was asked for.
     body: Vec<u8>,
+    /// Bytes of the body, kept or not.
+    body_bytes: u64,
+    /// Whether it has a header `content-encoding`.
+    is_encoded: bool,
 }
 
 impl Answer {
@@ -58,6 +62,16 @@ impl Answer {
     /// As much of the body as was asked for.
     pub(super) fn body(&self) -> &[u8] {
         &self.body
+    }
+
+    /// How long the body was as it came. **Units**: bytes.
+    pub(super) fn body_bytes(&self) -> u64 {
+        self.body_bytes
+    }
+
+    /// Whether its headers say that the body is compressed or the like.
+    pub(super) fn is_encoded(&self) -> bool {
+        self.is_encoded
     }
 
     /// Names and values, in the order in which they came.
@@ -73,9 +87,13 @@ impl Answer {
 
     /// The first header of a name, whatever its case.
     pub(super) fn header(&self, name: &str) -> Option<&[u8]> {
-        let mut headers = self.headers();
-        headers
-            .find(|(known, _)| known.eq_ignore_ascii_case(name))
+        self.headers_named(name).next()
+    }
+
+    /// The values of all headers of a name, whatever its case.
+    pub(super) fn headers_named(&self, name: &str) -> impl Iterator<Item = &[u8]> {
+        self.headers()
+            .filter(move |(known, _)| known.eq_ignore_ascii_case(name))
             .map(|(_, value)| value)
     }
 }
@@ -135,6 +153,8 @@ impl AnswerReader {
             buffer.clear();
             buffer.shrink_to(KEPT_CAPACITY);
         }
+        self.answer.body_bytes = 0;
+        self.answer.is_encoded = false;
         self.state = State::Head;
         self.keep = keep;
         self.answers_head = answers_head;
@@ -265,6 +285,7 @@ impl AnswerReader {
             self.answer.head.clear();
         } else {
             self.answer.status = head.status;
+            self.answer.is_encoded = head.is_encoded;
             self.is_reusable = head.is_reusable;
             self.state = head.next;
         }
@@ -289,6 +310,7 @@ impl AnswerReader {
     }
 
     fn store(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
+        self.answer.body_bytes += bytes.len() as u64;
         let body = &mut self.answer.body;
         match self.keep {
             Keep::Excerpt => {
@@ -434,6 +456,7 @@ struct Head {
     length: usize,
     is_interim: bool,
     is_reusable: bool,
+    is_encoded: bool,
     next: State,
 }
 
@@ -457,7 +480,7 @@ fn parse(text: &[u8], answers_head: bool) -> Result<Option<Head>, ClientError> {
         Err(error) => {
             return Err(protocol(format!(
                 "the answer is not HTTP/1.1 ({error}){}",
-                super::prepare::excerpt(text)
+                super::expect::excerpt(text)
             )));
         }
     };
@@ -485,11 +508,12 @@ fn parse(text: &[u8], answers_head: bool) -> Result<Option<Head>, ClientError> {
         // RFC 9112, 6.1: chunks in an answer of HTTP/1.0 are not to be trusted.
         is_reusable: !framing.closes
             && (!is_old || (framing.keeps_alive && framing.coding.is_none())),
+        is_encoded: framing.is_encoded,
         next,
     }))
 }
 
-/// What the headers say of the body's end and of the connection.
+/// What the headers say of the body and of the connection.
 #[derive(Debug, Default)]
 struct Framing {
     length: Option<u64>,
@@ -497,6 +521,7 @@ struct Framing {
     coding: Option<Coding>,
     closes: bool,
     keeps_alive: bool,
+    is_encoded: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -527,6 +552,9 @@ impl Framing {
                     } else {
                         Coding::Other
                     });
+                }
+                16 if header.name.eq_ignore_ascii_case("content-encoding") => {
+                    framing.is_encoded = true;
                 }
                 10 if header.name.eq_ignore_ascii_case("connection") => {
                     for option in header.value.split(|byte| *byte == b',') {

@@ -1,6 +1,11 @@
+use std::io::Read as _;
+
 use proptest::prelude::*;
 
 use super::*;
+use crate::load::cookies::CookieJar;
+use crate::load::decode;
+use crate::load::retry_after::retry_after;
 
 /// What comes of bytes that arrive in these pieces and are followed by the end.
 fn read(pieces: &[&[u8]], keep: Keep, answers_head: bool) -> Result<(Answer, bool), ClientError> {
@@ -320,7 +325,9 @@ fn some_answer() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
             let mut bytes = Vec::new();
             match framing {
                 0 => {
-                    bytes.extend_from_slice(b"HTTP/1.1 200 OK\r\nx: y\r\n");
+                    bytes.extend_from_slice(b"HTTP/1.1 302 OK\r\nContent-Encoding: gzip, deflate\r\n");
+                    bytes.extend_from_slice(b"set-cookie: a=b; path=/; max-age=1\r\nlocation: ../x?y\r\n");
+                    bytes.extend_from_slice(b"retry-after: Sun, 06 Nov 1994 08:49:37 GMT\r\nretry-after: 1\r\n");
                     bytes.extend_from_slice(format!("content-length: {}\r\n\r\n", body.len()).as_bytes());
                     bytes.extend_from_slice(&body);
                 }
@@ -363,6 +370,32 @@ fn cut<'b>(bytes: &'b [u8], places: &[usize]) -> Vec<&'b [u8]> {
         .collect()
 }
 
+/// A body as one of the codings has it.
+fn compressed(body: &[u8], coding: &str) -> Vec<u8> {
+    let level = flate2::Compression::fast();
+    let mut out = Vec::new();
+    let read = match coding {
+        "gzip" => flate2::read::GzEncoder::new(body, level).read_to_end(&mut out),
+        _ => flate2::read::ZlibEncoder::new(body, level).read_to_end(&mut out),
+    };
+    read.unwrap();
+    out
+}
+
+proptest! {
+    #[test]
+    fn what_was_compressed_is_what_it_was(
+        body in proptest::collection::vec(any::<u8>(), 0..600),
+        coding in proptest::sample::select(vec!["gzip", "deflate"]),
+    ) {
+        let sent = compressed(&body, coding);
+        let head = format!("HTTP/1.1 200 X\r\ncontent-encoding: {coding}\r\ncontent-length: {}\r\n\r\n", sent.len());
+        let (answer, _) = read(&[head.as_bytes(), &sent], Keep::All, false).unwrap();
+        prop_assert_eq!(&*decode::body_of(&answer).unwrap(), &body[..]);
+        prop_assert_eq!(&*decode::beginning_of(&answer), &body[..body.len().min(EXCERPT_BYTES)]);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
@@ -399,6 +432,16 @@ proptest! {
                 1 => bytes.insert(place, byte),
                 _ => bytes.truncate(place.max(1)),
             }
+        }
+        // Whoever looks closer at what came is as safe, and what comes out is bounded.
+        if let Ok((answer, _)) = read(&[&bytes], Keep::All, answers_head) {
+            let decoded = decode::body_of(&answer).map_or(0, |body| body.len());
+            prop_assert!(decoded <= MOST_BODY_BYTES);
+            prop_assert!(decode::beginning_of(&answer).len() <= answer.body().len().max(EXCERPT_BYTES));
+            let _ = retry_after(&answer);
+            let (mut jar, now) = (CookieJar::default(), std::time::Instant::now());
+            jar.take(&answer, b"/a/b", now);
+            jar.push_line(b"/a/b", now, &mut Vec::new());
         }
         let summed = |result: Result<(Answer, bool), ClientError>| {
             result

@@ -477,6 +477,7 @@ fn summarise(collected: Collected, length: Duration, plan: &ThreadPlan) -> Windo
             }
         },
         in_flight_recorded: mean(time(|totals| totals.recorded)),
+        retry_after: totals.iter().map(|totals| totals.retry_after).sum(),
         intervals: recorder.into_intervals(),
         failures,
         first_failures,

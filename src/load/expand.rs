@@ -4,15 +4,20 @@
 //! step' is checked exactly; what remains are operations. Opens body files.
 
 use std::collections::{BTreeSet, HashSet};
+use std::convert::Infallible;
 use std::path::PathBuf;
+use std::rc::Rc;
 
-use http::header::{CONTENT_TYPE, HeaderName};
+use http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HeaderName};
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use super::step_file::{Expected, Json, Step, StepBody, Text};
-use super::template::{JsonTemplate, Piece, Pieces, Scope, Template, TemplateError};
-use super::workload::{Body, Capture, CaptureSource, Expect, Operation, RepeatUntil, VariableUse};
+use super::encoding::Encoding;
+use super::expect::Expect;
+use super::step_file::{FormValue, Json, Step, StepBody, Text};
+use super::step_options::{Auth, Options};
+use super::template::{JsonTemplate, Piece, Pieces, Scope, Template, TemplateError, plain};
+use super::workload::{Body, Capture, CaptureSource, Operation, RepeatUntil, VariableUse};
 use super::workload_file::{BodyFile, Shared};
 use crate::problem::{Location, Problem, nearest};
 use crate::toml_file::{Notes, Quoted};
@@ -128,19 +133,8 @@ impl Expander {
             row,
         };
         let path = resolver.text(&step.path);
-        let mut headers: Vec<(HeaderName, Pieces)> = Vec::new();
-        let shared_headers = resolver.expander.shared.headers.clone();
-        for (name, located, template) in shared_headers.iter().chain(&step.headers) {
-            let value = resolver.resolve(template, located);
-            // A step's own header replaces the shared one of that name.
-            headers.retain(|(known, _)| known != name);
-            headers.push((name.clone(), value));
-        }
+        let headers = resolver.headers();
         let body = resolver.body(&step.body);
-        let is_json = matches!(body, Body::Json(_));
-        if is_json && !headers.iter().any(|(name, _)| name == CONTENT_TYPE) {
-            headers.push((CONTENT_TYPE, Pieces::text("application/json")));
-        }
         let expect = resolver.expect(&step.expect);
         let repeat = step.repeat.as_ref().map(|own| {
             Box::new(RepeatUntil {
@@ -172,6 +166,13 @@ impl Expander {
             captures,
             think: step.think,
             repeat,
+            timeout: step.timeout,
+            refused: step.refused.clone(),
+            redirects: step
+                .options
+                .redirects
+                .or(self.shared.options.redirects)
+                .unwrap_or(0),
         });
     }
 }
@@ -191,10 +192,15 @@ impl Resolver<'_, '_, '_> {
 
     fn resolve(&mut self, template: &Template, text: &Quoted) -> Pieces {
         let source = self.notes.source();
-        self.resolve_at(template, &|offset| source.inside(text, offset))
+        self.resolve_at(template, &|offset| source.inside(text, offset), None)
     }
 
-    fn resolve_at(&mut self, template: &Template, at: &dyn Fn(usize) -> Location) -> Pieces {
+    fn resolve_at(
+        &mut self,
+        template: &Template,
+        at: &dyn Fn(usize) -> Location,
+        hint: Option<&'static str>,
+    ) -> Pieces {
         let mut scope = StepScope {
             expander: self.expander,
             step: self.step,
@@ -202,28 +208,97 @@ impl Resolver<'_, '_, '_> {
             at,
         };
         template.resolve(&mut scope).unwrap_or_else(|error| {
-            self.notes
-                .push(Problem::new(at(error.offset), error.message));
+            let problem = Problem::new(at(error.offset), error.message);
+            self.notes.push(match hint {
+                Some(hint) => problem.with_hint(hint),
+                None => problem,
+            });
             Pieces::default()
         })
     }
 
+    /// All headers but those that every request has.
+    fn headers(&mut self) -> Headers {
+        let step = self.step;
+        let shared = Rc::clone(&self.expander.shared.options);
+        let mut headers = Headers::new();
+        for (name, located, template) in &self.expander.shared.headers.clone() {
+            let value = self.resolve(template, located);
+            replace(&mut headers, name, Some(value));
+        }
+        // The file's are not even looked at where the step has its own: a step that
+        // fetches the token cannot have the header made of it.
+        let is_own = |wanted: HeaderName| step.headers.iter().any(|(name, ..)| *name == wanted);
+        if step.options.auth.is_none() && !is_own(AUTHORIZATION) {
+            let hint = "a step that needs no credentials says so with `auth = \"none\"`";
+            self.authorize(&shared, Some(hint), &mut headers);
+        }
+        ask_for_gzip(&shared, &mut headers);
+        if matches!(step.body, StepBody::Form(_)) {
+            // The file's content type is about its other bodies.
+            let form = Pieces::text("application/x-www-form-urlencoded");
+            replace(&mut headers, &CONTENT_TYPE, Some(form));
+        }
+        for (name, located, template) in &step.headers {
+            let value = self.resolve(template, located);
+            replace(&mut headers, name, Some(value));
+        }
+        self.authorize(&step.options, None, &mut headers);
+        ask_for_gzip(&step.options, &mut headers);
+        let is_json = matches!(step.body, StepBody::Json(_));
+        if is_json && !headers.iter().any(|(name, _)| name == CONTENT_TYPE) {
+            headers.push((CONTENT_TYPE, Pieces::text("application/json")));
+        }
+        headers
+    }
+
+    fn authorize(&mut self, options: &Options, hint: Option<&'static str>, headers: &mut Headers) {
+        let mut text = |(located, template): &Text| {
+            let source = self.notes.source();
+            self.resolve_at(template, &|offset| source.inside(located, offset), hint)
+        };
+        let value = match &options.auth {
+            None => return,
+            Some(Auth::None) => None,
+            Some(Auth::Bearer(token)) => Some(text(token).prefixed("Bearer ")),
+            Some(Auth::Basic(user, password)) => {
+                let mut pair = text(user);
+                pair.push(Piece::Text(":".into()));
+                for piece in text(password).pieces() {
+                    pair.push(piece.clone());
+                }
+                let mut value = Pieces::text("Basic ");
+                value.push(pair.encoded(Encoding::Base64));
+                Some(value)
+            }
+        };
+        replace(headers, &AUTHORIZATION, value);
+    }
+
+    fn form(&mut self, fields: &[(String, FormValue)]) -> Pieces {
+        let mut body = Pieces::default();
+        for (index, (name, value)) in fields.iter().enumerate() {
+            let between = if index > 0 { "&" } else { "" };
+            body.push(Piece::Text(between.to_owned()));
+            body.push(Pieces::text(name).encoded(Encoding::Form));
+            body.push(Piece::Text("=".to_owned()));
+            let value = match value {
+                FormValue::Text(text) => self.text(text),
+                FormValue::Literal(value) => Pieces::text(plain(value)),
+            };
+            body.push(value.encoded(Encoding::Form));
+        }
+        body
+    }
+
     fn json(&mut self, value: &Json) -> JsonTemplate<Pieces> {
-        let resolved: Result<_, std::convert::Infallible> =
-            value.try_map(&mut |text| Ok(self.text(text)));
+        let resolved: Result<_, Infallible> = value.try_map(&mut |text| Ok(self.text(text)));
         resolved.unwrap_or_else(|never| match never {})
     }
 
-    fn expect(&mut self, expected: &Expected) -> Expect {
-        Expect {
-            statuses: expected.statuses.clone(),
-            json: expected
-                .json
-                .iter()
-                .map(|(path, value)| (path.clone(), self.json(value)))
-                .collect(),
-            contains: expected.contains.as_ref().map(|text| self.text(text)),
-        }
+    fn expect(&mut self, expected: &Expect<Text>) -> Expect<Pieces> {
+        let resolved: Result<_, Infallible> = expected.try_map(&mut |text| Ok(self.text(text)));
+        resolved.unwrap_or_else(|never| match never {})
     }
 
     /// The name of an operation must be the same for every request of it.
@@ -239,7 +314,8 @@ impl Resolver<'_, '_, '_> {
             | Piece::Counter
             | Piece::Random(..)
             | Piece::User
-            | Piece::Data { .. } => false,
+            | Piece::Data { .. }
+            | Piece::Encoded(..) => false,
         };
         let changing = pieces.pieces().iter().position(|piece| !is_fixed(piece));
         if let Some(index) = changing {
@@ -301,11 +377,17 @@ impl Resolver<'_, '_, '_> {
             StepBody::None => Body::None,
             StepBody::Text(text) => Body::Text(self.text(text)),
             StepBody::Json(value) => Body::Json(self.json(value)),
+            StepBody::Form(fields) => Body::Text(self.form(fields)),
             StepBody::File(text) => match self.body_file(text) {
-                Some(file) => {
-                    let at = |offset| Location::of_offset(&file.path, &file.text, offset);
-                    Body::Text(self.resolve_at(&file.template, &at))
+                Some(BodyFile::Text {
+                    path,
+                    text,
+                    template,
+                }) => {
+                    let at = |offset| Location::of_offset(&path, &text, offset);
+                    Body::Text(self.resolve_at(&template, &at, None))
                 }
+                Some(BodyFile::Bytes(bytes)) => Body::Bytes(bytes),
                 None => Body::None,
             },
         }
@@ -331,9 +413,9 @@ impl Resolver<'_, '_, '_> {
         if let Some(known) = self.expander.shared.body_files.get(&path) {
             return known.clone();
         }
-        let file = match fs_err::read_to_string(&path) {
-            Ok(text) => match Template::parse(&text) {
-                Ok(template) => Some(BodyFile {
+        let file = match fs_err::read(&path).map(String::from_utf8) {
+            Ok(Ok(text)) => match Template::parse(&text) {
+                Ok(template) => Some(BodyFile::Text {
                     path: path.clone(),
                     text,
                     template,
@@ -344,6 +426,7 @@ impl Resolver<'_, '_, '_> {
                     None
                 }
             },
+            Ok(Err(no_text)) => Some(BodyFile::Bytes(no_text.into_bytes().into())),
             Err(error) => {
                 let message = format!(
                     "the body file {} cannot be read: {}",
@@ -362,6 +445,23 @@ impl Resolver<'_, '_, '_> {
         self.expander.shared.body_files.insert(path, file.clone());
         file
     }
+}
+
+type Headers = Vec<(HeaderName, Pieces)>;
+
+/// A header takes the place of one of that name; none takes it away.
+fn replace(headers: &mut Headers, name: &HeaderName, value: Option<Pieces>) {
+    headers.retain(|(known, _)| known != name);
+    headers.extend(value.map(|value| (name.clone(), value)));
+}
+
+fn ask_for_gzip(options: &Options, headers: &mut Headers) {
+    let value = match options.gzip {
+        None => return,
+        Some(false) => None,
+        Some(true) => Some(Pieces::text("gzip, deflate")),
+    };
+    replace(headers, &ACCEPT_ENCODING, value);
 }
 
 /// Table fields alone.

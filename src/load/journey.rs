@@ -11,6 +11,7 @@ use super::answer::Keep;
 use super::client::{ClientError, Connection, ExchangeError};
 use super::closed::{Stay, stay_of};
 use super::data::Rows;
+use super::exchange::{Line, exchange};
 use super::numbers::ForWhom;
 use super::plan::LoadModel;
 use super::prepare::{Judged, Ready};
@@ -18,7 +19,7 @@ use super::request::Outgoing;
 use super::setup;
 use super::slot::{Cancel, Seat, Sitter};
 use super::thread::{Thread, nanoseconds};
-use super::workload::OnFailure;
+use super::workload::{Cookies, OnFailure};
 use crate::measure::{ErrorClass, Outcome, Sample};
 
 /// How long a closed-loop user waits after an aborted journey, a refused
@@ -56,6 +57,7 @@ struct Ended {
     at: Instant,
     /// After which time the step is tried again, where it is.
     again_after: Option<Duration>,
+    retry_after: Option<Duration>,
 }
 
 /// Whose a journey is and when its requests are due.
@@ -81,6 +83,11 @@ pub(super) async fn run(
     let prepared = &thread.plan.prepared;
     let journey = &prepared.journeys[index];
     let steps = prepared.of_journey(index);
+    if prepared.cookies == Cookies::Journey
+        && let Some(jar) = &mut seat.jar
+    {
+        jar.clear();
+    }
     let mut captures = setup::captures_of(prepared, seat);
     let mut course = Course {
         sitter: seat.slot.sitter.get(),
@@ -173,9 +180,12 @@ async fn one(
     if !is_counted && course.sitter.is_main() {
         thread.totals.borrow_mut().outside += 1;
     }
-    thread.request_starts(&seat.slot, left_at, is_counted);
+    thread.request_starts(&seat.slot, left_at, operation.timeout, is_counted);
     let ended = request(thread, seat, operation, attempt, captures).await;
     thread.request_ends(&seat.slot, ended.at);
+    if let (Some(wait), true) = (ended.retry_after, is_counted) {
+        thread.totals.borrow_mut().retry_after.add(wait);
+    }
     course.has_success |= ended.outcome == Outcome::Success;
     course.has_unsendable |= ended.outcome == Outcome::Error(ErrorClass::Template);
     if is_counted {
@@ -254,6 +264,7 @@ async fn request(
         buffer,
         rows,
         user,
+        jar,
         ..
     } = seat;
     let whom = ForWhom {
@@ -269,7 +280,13 @@ async fn request(
     let exchanged = match outgoing {
         Err(why) => Err(ClientError::new(ErrorClass::Template, why)),
         Ok(outgoing) => {
-            let exchange = send(connection, address, &outgoing, operation.keep());
+            let line = Line {
+                connection: &mut *connection,
+                address,
+                jar: jar.as_deref_mut(),
+                trail: None,
+            };
+            let exchange = exchange(line, &outgoing, operation, operation.keep());
             match slot.guard(exchange).await {
                 Ok(exchanged) => exchanged,
                 Err(cancel) => {
@@ -286,11 +303,12 @@ async fn request(
                             outcome: Outcome::Abandoned,
                             at,
                             again_after: None,
+                            retry_after: None,
                         };
                     }
                     Err(ClientError::new(
                         ErrorClass::Timeout,
-                        format!("no whole answer within {:?}", thread.plan.timeout),
+                        no_answer_within(operation.timeout.unwrap_or(thread.plan.timeout)),
                     ))
                 }
             }
@@ -311,10 +329,7 @@ async fn request(
             again_after = again;
             judged
         }
-        (Err(error), _) => Judged {
-            outcome: Outcome::Error(error.class),
-            why: Some(error.message),
-        },
+        (Err(error), _) => Judged::error(error.class, error.message),
         (Ok(()), None) => unreachable!("an answer was read on a connection"),
     };
     if let Some(why) = judged.why {
@@ -326,7 +341,13 @@ async fn request(
         outcome: judged.outcome,
         at,
         again_after,
+        retry_after: judged.retry_after,
     }
+}
+
+/// What a timeout is, in words.
+pub(super) fn no_answer_within(timeout: Duration) -> String {
+    format!("no whole answer within {timeout:?}")
 }
 
 /// Sends on the seat's connection, or on a new one where it has been closed; the answer

@@ -4,22 +4,30 @@
 //! `measure` is the only layer below it.
 //!
 //! Read `plan` (what goes in and comes out), `workload` with `workload_file`,
-//! `journeys_file`, `step_file`, `expand`, `template`, `json_body`, `data` (what is sent),
-//! `prepare` (made ready), `generator` with `conductor` (threads and phases),
+//! `journeys_file`, `step_file`, `step_options`, `expect_file`, `expand`, `template`,
+//! `encoding`, `json_body`, `data` (what is sent), `prepare` (made ready), `expect` with
+//! `decode` (what must come back), `generator` with `conductor` (threads and phases),
 //! `seed` (journeys without windows), `mix` (which journey is next), `setup` with `sure`
 //! (what comes before), `thread` with `thread_plan`, `slot`, `journey` with `repeat`, `closed`, `open`
 //! with `arrivals`, `fine_timer` (one load thread), `request`, `answer` (bytes), `client` (one
-//! connection), `pinning` (threads kept on CPUs), `self_test` (what a load core can do);
-//! and `k6`, load that a script makes.
+//! connection), `exchange` with `cookies` and `retry_after` (around a request), `pinning`
+//! (threads kept on CPUs), `self_test` (what a load core can do); and `k6`, load that a script makes.
 mod answer;
 mod arrivals;
 mod client;
 mod closed;
 mod conductor;
+mod cookies;
 mod data;
+mod decode;
+mod encoding;
+mod exchange;
 mod expand;
+mod expect;
+mod expect_file;
 mod fine_timer;
 mod generator;
+mod http_date;
 mod journey;
 mod journeys_file;
 #[cfg(test)]
@@ -37,6 +45,7 @@ mod plan;
 mod prepare;
 mod repeat;
 mod request;
+mod retry_after;
 #[cfg(test)]
 mod rude_server_tests;
 mod seed;
@@ -46,6 +55,9 @@ mod setup;
 mod setup_tests;
 mod slot;
 mod step_file;
+mod step_options;
+#[cfg(test)]
+mod step_tests;
 mod sure;
 mod template;
 #[cfg(test)]
@@ -61,7 +73,7 @@ mod workload;
 mod workload_file;
 
 pub use generator::{LoadError, RunningLoad};
-pub use once::{Exchange, ReceivedAnswer, SentRequest, once};
+pub use once::{Exchange, ReceivedAnswer, Redirect, SentRequest, once};
 pub use pinning::pin_all_threads;
 pub use plan::{
     AbortRule, Arrivals, Beside, LoadModel, LoadPlan, LoadSignal, PhasePlan, Target, Tick,

@@ -11,15 +11,18 @@ use serde_json::Value;
 
 use super::answer::{Answer, Keep};
 use super::client::{ClientError, Connection};
+use super::cookies::CookieJar;
 use super::data::Rows;
+use super::decode;
+use super::exchange::{Line, Trail, exchange as send_in};
 use super::generator::LoadError;
-use super::journey::send;
+use super::journey::no_answer_within;
 use super::numbers::{ForWhom, Numbers};
 use super::plan::Target;
 use super::prepare::{Prepared, Ready, prepare};
 use super::request::{Outgoing, RequestBuffer};
 use super::template::Counter;
-use super::workload::{OnFailure, Workload};
+use super::workload::{Cookies, OnFailure, Workload};
 use crate::measure::{ErrorClass, Outcome};
 
 /// One request and what came back.
@@ -29,7 +32,9 @@ pub struct Exchange {
     pub operation: String,
     /// The request; `None` when it could not be built.
     pub request: Option<SentRequest>,
-    /// The answer; `None` when there was none.
+    /// Redirects that were followed, in order.
+    pub redirects: Vec<Redirect>,
+    /// The last answer; `None` when there was none.
     pub answer: Option<ReceivedAnswer>,
     /// How it ended.
     pub outcome: Outcome,
@@ -37,6 +42,17 @@ pub struct Exchange {
     pub why: Option<String>,
     /// From the send to the whole answer, connecting included.
     pub latency: Duration,
+}
+
+/// A redirect that was followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Redirect {
+    /// The status that asked for it.
+    pub status: u16,
+    /// Where to, as the answer says it.
+    pub location: String,
+    /// The request that came of it.
+    pub request: SentRequest,
 }
 
 /// A request as it was sent.
@@ -59,7 +75,7 @@ pub struct ReceivedAnswer {
     pub status: u16,
     /// Names and values, in order.
     pub headers: Vec<(String, String)>,
-    /// The body; bytes that are no text are replaced.
+    /// The body, decoded; bytes that are no text are replaced.
     pub body: String,
 }
 
@@ -90,11 +106,14 @@ pub async fn once(
     };
     let mut once = Once {
         prepared: &prepared,
-        address,
-        timeout,
         numbers: Numbers::new(fastrand::Rng::new(), Counter::new(0, 1)),
         whom,
-        connection: None,
+        session: Session {
+            address,
+            timeout,
+            connection: None,
+            jar: (prepared.cookies != Cookies::Off).then(CookieJar::default),
+        },
         buffer: RequestBuffer::default(),
     };
     let mut exchanges = Vec::new();
@@ -112,6 +131,9 @@ pub async fn once(
     for (index, journey) in prepared.journeys.iter().enumerate() {
         let steps = prepared.of_journey(index);
         let mut captures = kept.clone();
+        if prepared.cookies == Cookies::Journey {
+            once.session.jar = Some(CookieJar::default());
+        }
         let (shown, _) = once
             .steps(steps, &prepared.names, journey.on_failure, &mut captures)
             .await;
@@ -123,11 +145,9 @@ pub async fn once(
 /// What requests are sent with.
 struct Once<'a> {
     prepared: &'a Prepared,
-    address: SocketAddr,
-    timeout: Duration,
     numbers: Numbers,
     whom: ForWhom<'a>,
-    connection: Option<Connection>,
+    session: Session,
     buffer: RequestBuffer,
 }
 
@@ -175,13 +195,13 @@ impl Once<'_> {
             prepared,
             numbers,
             whom,
-            connection,
+            session,
             buffer,
-            ..
         } = self;
         let mut exchange = Exchange {
             operation: name.to_owned(),
             request: None,
+            redirects: Vec::new(),
             answer: None,
             outcome: Outcome::Success,
             why: None,
@@ -191,35 +211,15 @@ impl Once<'_> {
         let built = numbers.lend(captures, *whom, |dynamic| {
             request.build(&prepared.captures, dynamic, buffer)
         });
-        let outgoing = match built {
-            Ok(outgoing) => outgoing,
-            Err(why) => {
-                fail(&mut exchange, ClientError::new(ErrorClass::Template, why));
-                return (exchange, None);
-            }
+        let sent = match built {
+            Ok(outgoing) => session.send(&outgoing, step, &mut exchange).await,
+            Err(why) => Err(ClientError::new(ErrorClass::Template, why)),
         };
-        exchange.request = Some(describe(&outgoing));
-        let sent = Instant::now();
-        let sending = send(connection, self.address, &outgoing, Keep::All);
-        let answer = tokio::time::timeout(self.timeout, sending).await;
-        exchange.latency = sent.elapsed();
-        match answer {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                fail(&mut exchange, error);
-                return (exchange, None);
-            }
-            Err(_) => {
-                *connection = None;
-                let message = format!("no whole answer within {:?}", self.timeout);
-                fail(
-                    &mut exchange,
-                    ClientError::new(ErrorClass::Timeout, message),
-                );
-                return (exchange, None);
-            }
+        if let Err(error) = sent {
+            fail(&mut exchange, error);
+            return (exchange, None);
         }
-        let answer = answer_on(connection.as_ref());
+        let answer = answer_on(session.connection.as_ref());
         let mut found = Vec::new();
         let (judged, again) = numbers.lend(captures, *whom, |dynamic| {
             step.judge_attempt(prepared, attempt, answer, dynamic, &mut found)
@@ -231,6 +231,65 @@ impl Once<'_> {
             captures[slot] = Some(value);
         }
         (exchange, again)
+    }
+}
+
+/// What requests are sent on.
+struct Session {
+    address: SocketAddr,
+    timeout: Duration,
+    connection: Option<Connection>,
+    jar: Option<CookieJar>,
+}
+
+impl Session {
+    /// Sends a request and notes what went out; the answer is then the connection's.
+    async fn send(
+        &mut self,
+        outgoing: &Outgoing<'_>,
+        operation: &Ready,
+        exchange: &mut Exchange,
+    ) -> Result<(), ClientError> {
+        let mut trail = Trail::default();
+        let line = Line {
+            connection: &mut self.connection,
+            address: self.address,
+            jar: self.jar.as_mut(),
+            trail: Some(&mut trail),
+        };
+        let timeout = operation.timeout.unwrap_or(self.timeout);
+        let began = Instant::now();
+        let sending = send_in(line, outgoing, operation, Keep::All);
+        let sent = tokio::time::timeout(timeout, sending).await;
+        exchange.latency = began.elapsed();
+        exchange.tell(trail);
+        let Ok(sent) = sent else {
+            self.connection = None;
+            let message = no_answer_within(timeout);
+            return Err(ClientError::new(ErrorClass::Timeout, message));
+        };
+        if sent.is_err() {
+            // A redirect that could not be followed is an answer, too.
+            let answer = self.connection.as_ref().map(Connection::answer);
+            exchange.answer = answer.map(ReceivedAnswer::of);
+        }
+        sent
+    }
+}
+
+impl Exchange {
+    /// Notes what was sent.
+    fn tell(&mut self, trail: Trail) {
+        let mut requests = trail.requests.iter().map(|request| describe(request));
+        self.request = requests.next();
+        let redirects = trail.redirects.into_iter().zip(requests);
+        self.redirects = redirects
+            .map(|((status, location), request)| Redirect {
+                status,
+                location,
+                request,
+            })
+            .collect();
     }
 }
 
@@ -255,14 +314,18 @@ impl ReceivedAnswer {
                 .headers()
                 .map(|(name, value)| (name.to_ascii_lowercase(), text(value)))
                 .collect(),
-            body: text(answer.body()),
+            // What cannot be decoded is shown as it came.
+            body: match decode::body_of(answer) {
+                Ok(body) => text(&body),
+                Err(_) => text(answer.body()),
+            },
         }
     }
 }
 
 /// A request taken apart again: it was built as text, line by line.
-fn describe(outgoing: &Outgoing<'_>) -> SentRequest {
-    let text = String::from_utf8_lossy(outgoing.bytes());
+fn describe(request: &[u8]) -> SentRequest {
+    let text = String::from_utf8_lossy(request);
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     let mut lines = head.split("\r\n");
     let mut first = lines.next().unwrap_or_default().split(' ');

@@ -1,25 +1,30 @@
 //! A workload made ready for one target: what is constant is built once.
 //!
 //! Cell values and environment are put in, constant parts become bytes (`request`), and
-//! what is still open stays a template. Also checks an answer against the step's
-//! `expect`, since both know the same operation.
+//! what is still open stays a template. Also judges an answer by the step's
+//! `expect` (`expect`), since both know the same operation.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use super::answer::{Answer, EXCERPT_BYTES, Keep};
+use super::answer::{Answer, Keep};
 use super::data::DataSet;
+use super::decode;
+use super::exchange::Redirects;
+use super::expect::{Expect, excerpt};
 use super::json_body;
 use super::mix::{Mix, Weighed};
 use super::plan::Target;
 use super::repeat::Repeat;
-use super::request::{RequestTemplate, missing};
-use super::template::{Dynamic, JsonTemplate, Pieces, plain};
+use super::request::RequestTemplate;
+use super::retry_after::retry_after;
+use super::template::{Dynamic, JsonTemplate, Pieces};
 use super::workload::{
-    Body, Capture, CaptureSource, Expect, Journey, Operation, RepeatUntil, SetupScope, WeightOf,
+    Body, Capture, CaptureSource, Cookies, Journey, Operation, RepeatUntil, SetupScope, WeightOf,
     Workload,
 };
 use crate::measure::{ErrorClass, Outcome};
@@ -40,6 +45,7 @@ pub(super) struct Prepared {
     pub(super) setup_names: Vec<String>,
     pub(super) data: Arc<[DataSet]>,
     pub(super) captures: Vec<String>,
+    pub(super) cookies: Cookies,
     refused: Vec<u16>,
 }
 
@@ -79,8 +85,14 @@ pub(super) struct Ready {
     /// Index of its name.
     pub(super) name: u32,
     pub(super) think: Duration,
+    /// Instead of the load's own.
+    pub(super) timeout: Option<Duration>,
     pub(super) request: RequestTemplate,
-    expect: Expect,
+    /// `None` where a redirect is an answer like any other.
+    pub(super) redirects: Option<Redirects>,
+    /// Refused beside the workload's own.
+    refused: Vec<u16>,
+    expect: Expect<Pieces>,
     captures: Vec<Capture>,
     /// Where the answer's JSON is looked into: for what is expected, then for captures.
     paths: JsonPaths,
@@ -103,13 +115,16 @@ pub(super) struct Judged {
     pub(super) outcome: Outcome,
     /// Why it is not a success.
     pub(super) why: Option<String>,
+    /// How long a service that is busy asked to be left alone.
+    pub(super) retry_after: Option<Duration>,
 }
 
 impl Judged {
-    fn error(class: ErrorClass, why: String) -> Self {
+    pub(super) fn error(class: ErrorClass, why: String) -> Self {
         Self {
             outcome: Outcome::Error(class),
             why: Some(why),
+            retry_after: None,
         }
     }
 }
@@ -132,6 +147,7 @@ pub(super) fn prepare(
         setup_names: Vec::new(),
         data: Arc::clone(&workload.data),
         captures: workload.captures.clone(),
+        cookies: workload.cookies,
         refused: workload.refused.clone(),
     };
     let environment = workload.environment.iter();
@@ -205,37 +221,25 @@ fn fix(
         headers,
         body: match &operation.body {
             Body::None => Body::None,
+            Body::Bytes(bytes) => Body::Bytes(Arc::clone(bytes)),
             Body::Text(text) if is_json => Body::Text(json_body::fix(text, value_of)?),
             Body::Text(text) => Body::Text(text.fix(value_of)?),
             Body::Json(value) => Body::Json(fix_json(value)?),
         },
-        expect: fix_expect(&operation.expect, value_of)?,
+        expect: (operation.expect).try_map(&mut |text| text.fix(value_of))?,
         captures: operation.captures.clone(),
         think: operation.think,
         repeat: match operation.repeat.as_deref() {
             None => None,
             Some(own) => Some(Box::new(RepeatUntil {
-                until: fix_expect(&own.until, value_of)?,
+                until: (own.until).try_map(&mut |text| text.fix(value_of))?,
                 every: own.every,
                 at_most: own.at_most,
             })),
         },
-    })
-}
-
-fn fix_expect(expect: &Expect, value_of: &dyn Fn(&str) -> Option<Value>) -> Result<Expect, String> {
-    let fix_json = |value: &JsonTemplate<Pieces>| value.try_map(&mut |text| text.fix(value_of));
-    Ok(Expect {
-        statuses: expect.statuses.clone(),
-        json: expect
-            .json
-            .iter()
-            .map(|(path, value)| Ok((path.clone(), fix_json(value)?)))
-            .collect::<Result<_, String>>()?,
-        contains: match &expect.contains {
-            Some(text) => Some(text.fix(value_of)?),
-            None => None,
-        },
+        timeout: operation.timeout,
+        refused: operation.refused.clone(),
+        redirects: operation.redirects,
     })
 }
 
@@ -266,6 +270,9 @@ fn ready(
     Ok(Ready {
         name: u32::try_from(index).expect("a journey has at most ten thousand operations"),
         think: operation.think,
+        timeout: operation.timeout,
+        refused: operation.refused,
+        redirects: Redirects::new(operation.redirects, &target.host),
         request,
         paths: paths_of(&operation.expect, &operation.captures),
         expect: operation.expect,
@@ -275,7 +282,7 @@ fn ready(
 }
 
 fn repeat(own: &RepeatUntil, operation: &Operation, target: &Target) -> Result<Repeat, String> {
-    let judging = |expect: &Expect| {
+    let judging = |expect: &Expect<Pieces>| {
         let operation = Operation {
             expect: expect.clone(),
             captures: Vec::new(),
@@ -292,7 +299,7 @@ fn repeat(own: &RepeatUntil, operation: &Operation, target: &Target) -> Result<R
     })
 }
 
-fn paths_of(expect: &Expect, captures: &[Capture]) -> JsonPaths {
+fn paths_of(expect: &Expect<Pieces>, captures: &[Capture]) -> JsonPaths {
     let expected = expect.json.iter().map(|(path, _)| path);
     let kept = captures.iter().filter_map(|capture| match &capture.source {
         CaptureSource::Json(path) => Some(path),
@@ -302,9 +309,14 @@ fn paths_of(expect: &Expect, captures: &[Capture]) -> JsonPaths {
 }
 
 impl Ready {
+    /// Whether it expects this very status, so that nothing else is to come of it.
+    pub(super) fn names(&self, status: u16) -> bool {
+        self.expect.statuses.contains(&status)
+    }
+
     /// How much of the answer's body this operation looks at.
     pub(super) fn keep(&self) -> Keep {
-        if !self.paths.is_empty() || self.expect.contains.is_some() || self.repeat.is_some() {
+        if !self.paths.is_empty() || !self.expect.texts.is_empty() || self.repeat.is_some() {
             Keep::All
         } else {
             Keep::Excerpt
@@ -341,38 +353,41 @@ impl Ready {
         captured: &mut Vec<(usize, Value)>,
     ) -> Judged {
         let status = answer.status();
-        let is_expected = if self.expect.statuses.is_empty() {
-            (200..300).contains(&status)
-        } else {
-            self.expect.statuses.contains(&status)
-        };
-        if !is_expected {
-            if prepared.refused.contains(&status) {
-                return Judged {
-                    outcome: Outcome::Refused,
-                    why: Some(format!("status {status}, which means refused")),
-                };
-            }
-            return Judged::error(ErrorClass::Status, self.wrong_status(status, answer));
+        if !self.expect.allows(status) {
+            return self.judge_status(prepared, status, answer);
         }
         match self.check_body(prepared, answer, dynamic, captured) {
             Ok(()) => Judged {
                 outcome: Outcome::Success,
                 why: None,
+                retry_after: None,
             },
             Err(why) => Judged::error(ErrorClass::Body, why),
         }
     }
 
-    fn wrong_status(&self, status: u16, answer: &Answer) -> String {
-        let expected = if self.expect.statuses.is_empty() {
-            "200 to 299".to_owned()
-        } else {
-            let statuses: Vec<String> = self.expect.statuses.iter().map(u16::to_string).collect();
-            statuses.join(" or ")
-        };
-        let excerpt = excerpt(answer.body());
-        format!("status {status} where {expected} was expected{excerpt}")
+    /// An answer whose status is not the expected one.
+    fn judge_status(&self, prepared: &Prepared, status: u16, answer: &Answer) -> Judged {
+        let is_refused = prepared.refused.contains(&status) || self.refused.contains(&status);
+        let is_busy = is_refused || matches!(status, 429 | 503);
+        let retry_after = is_busy.then(|| retry_after(answer)).flatten();
+        let asked = retry_after.map_or_else(String::new, |wait| {
+            format!(", asking to wait {} s", wait.as_secs())
+        });
+        if is_refused {
+            return Judged {
+                outcome: Outcome::Refused,
+                why: Some(format!("status {status}, which means refused{asked}")),
+                retry_after,
+            };
+        }
+        let expected = self.expect.allowed();
+        let excerpt = excerpt(&decode::beginning_of(answer));
+        let why = format!("status {status} where {expected} was expected{asked}{excerpt}");
+        Judged {
+            retry_after,
+            ..Judged::error(ErrorClass::Status, why)
+        }
     }
 
     fn check_body(
@@ -382,29 +397,30 @@ impl Ready {
         dynamic: &mut Dynamic<'_>,
         captured: &mut Vec<(usize, Value)>,
     ) -> Result<(), String> {
-        if let Some(contains) = &self.expect.contains {
-            check_contains(contains, prepared, answer, dynamic)?;
-        }
+        let (expect, names) = (&self.expect, &prepared.captures);
+        expect.check_frame(answer, names, dynamic)?;
+        let decoded = match self.keep() {
+            Keep::All => decode::body_of(answer)?,
+            Keep::Excerpt => Cow::default(),
+        };
+        let body = &*decoded;
+        expect.check_texts(body, names, dynamic)?;
         let found = if self.paths.is_empty() {
             Vec::new()
         } else {
-            self.paths.find(answer.body()).map_err(|error| {
-                format!("the body is not JSON ({error}){}", excerpt(answer.body()))
-            })?
+            let is_json = self.paths.find(body);
+            is_json.map_err(|error| format!("the body is not JSON ({error}){}", excerpt(body)))?
         };
         // What is expected stands before what is captured.
         let mut found = found.into_iter();
-        self.check_json(prepared, &mut found, dynamic)?;
+        expect.check_json(&mut found, body, names, dynamic)?;
         let mut outcome = Ok(());
         for capture in &self.captures {
             let value = match &capture.source {
-                CaptureSource::Json(path) => found.next().flatten().ok_or_else(|| {
-                    format!(
-                        "the body has no `{}`{}",
-                        path.as_str(),
-                        excerpt(answer.body())
-                    )
-                }),
+                CaptureSource::Json(path) => found
+                    .next()
+                    .flatten()
+                    .ok_or_else(|| format!("the body has no `{}`{}", path.as_str(), excerpt(body))),
                 CaptureSource::Header(name) => answer
                     .header(name.as_str())
                     .and_then(|value| str::from_utf8(value).ok())
@@ -418,81 +434,5 @@ impl Ready {
             }
         }
         outcome
-    }
-
-    fn check_json(
-        &self,
-        prepared: &Prepared,
-        found: &mut impl Iterator<Item = Option<Value>>,
-        dynamic: &mut Dynamic<'_>,
-    ) -> Result<(), String> {
-        let known = dynamic.captures;
-        for (path, expected) in &self.expect.json {
-            let expected = expected
-                .value(dynamic)
-                .map_err(|slot| missing(&prepared.captures, known, slot))?;
-            let found = found.next().flatten();
-            if !found
-                .as_ref()
-                .is_some_and(|found| is_same(found, &expected))
-            {
-                let found = found.map_or_else(|| "nothing".to_owned(), |found| found.to_string());
-                return Err(format!(
-                    "`{}` is {found} where {expected} was expected",
-                    path.as_str()
-                ));
-            }
-        }
-        Ok(())
-    }
-}
-
-fn check_contains(
-    contains: &Pieces,
-    prepared: &Prepared,
-    answer: &Answer,
-    dynamic: &mut Dynamic<'_>,
-) -> Result<(), String> {
-    let mut text = String::new();
-    let known = dynamic.captures;
-    contains
-        .render_text(&mut text, dynamic)
-        .map_err(|slot| missing(&prepared.captures, known, slot))?;
-    let needle = text.as_bytes();
-    let mut windows = answer.body().windows(needle.len().max(1));
-    if needle.is_empty() || windows.any(|window| window == needle) {
-        return Ok(());
-    }
-    let excerpt = excerpt(answer.body());
-    Err(format!("the body does not contain \"{text}\"{excerpt}"))
-}
-
-/// Equal values; a text and a number or truth value are equal when they read the
-/// same, since a template cannot always know the type the service uses.
-fn is_same(found: &Value, expected: &Value) -> bool {
-    if found.is_f64() || expected.is_f64() {
-        // 1 and 1.0 are one number. Whole numbers are not compared this way:
-        // long ids that differ in the last digit are the same float.
-        if let (Some(found), Some(expected)) = (found.as_f64(), expected.as_f64()) {
-            return found.total_cmp(&expected).is_eq();
-        }
-    }
-    let is_single = |value: &Value| !value.is_array() && !value.is_object() && !value.is_null();
-    found == expected
-        || (is_single(found) && is_single(expected) && plain(found) == plain(expected))
-}
-
-/// `: ` and the first characters of a body on one line, or nothing.
-pub(super) fn excerpt(body: &[u8]) -> String {
-    let shown = &body[..body.len().min(EXCERPT_BYTES)];
-    let text: String = String::from_utf8_lossy(shown)
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
-    let text = text.trim();
-    if text.is_empty() {
-        String::new()
-    } else {
-        format!(": {text}")
     }
 }

@@ -61,10 +61,7 @@ impl Repeat {
         if attempt < self.at_most {
             return (judged, Some(self.every));
         }
-        let given_up = Judged {
-            outcome: Outcome::Error(ErrorClass::Body),
-            why: Some(format!("not done after {attempt} attempts: {why}")),
-        };
-        (given_up, None)
+        let given_up = format!("not done after {attempt} attempts: {why}");
+        (Judged::error(ErrorClass::Body, given_up), None)
     }
 }

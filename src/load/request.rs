@@ -4,6 +4,7 @@
 //! body means something say its length even when there is none.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use http::Method;
 use http::header::{HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
@@ -22,7 +23,7 @@ pub(super) struct RequestTemplate {
 #[derive(Debug)]
 enum Parts {
     /// The same bytes every time.
-    Fixed(String),
+    Fixed(Vec<u8>),
     Open(Box<OpenParts>),
 }
 
@@ -39,6 +40,8 @@ struct OpenParts {
 #[derive(Debug)]
 enum OpenBody {
     Fixed(String),
+    /// No text.
+    Bytes(Arc<[u8]>),
     Text(Pieces),
     Json(JsonTemplate<Pieces>),
 }
@@ -48,6 +51,8 @@ enum OpenBody {
 pub(super) struct RequestBuffer {
     text: String,
     body: String,
+    /// The whole request, where its body is no text.
+    bytes: Vec<u8>,
 }
 
 /// Buffers above this are given back. **Units**: bytes.
@@ -61,6 +66,10 @@ pub(super) struct Outgoing<'a> {
 }
 
 impl<'a> Outgoing<'a> {
+    pub(super) fn new(bytes: &'a [u8], is_head: bool) -> Self {
+        Self { bytes, is_head }
+    }
+
     pub(super) fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
@@ -114,7 +123,7 @@ impl RequestTemplate {
         };
         let is_head = parts.method == Method::HEAD;
         let parts = match parts.as_fixed() {
-            Some(text) => Parts::Fixed(text),
+            Some(bytes) => Parts::Fixed(bytes),
             None => Parts::Open(Box::new(parts)),
         };
         Ok(Self { is_head, parts })
@@ -130,7 +139,7 @@ impl RequestTemplate {
         buffer: &'a mut RequestBuffer,
     ) -> Result<Outgoing<'a>, String> {
         let bytes = match &self.parts {
-            Parts::Fixed(text) => text.as_bytes(),
+            Parts::Fixed(bytes) => bytes,
             Parts::Open(parts) => {
                 let captures = dynamic.captures;
                 parts
@@ -139,7 +148,10 @@ impl RequestTemplate {
                         Unfilled::Capture(slot) => missing(names, captures, slot),
                         Unfilled::Unusable(why) => why,
                     })?;
-                buffer.text.as_bytes()
+                match &parts.body {
+                    OpenBody::Bytes(body) => buffer.joined(body),
+                    _ => buffer.text.as_bytes(),
+                }
             }
         };
         Ok(Outgoing {
@@ -164,11 +176,24 @@ impl From<usize> for Unfilled {
     }
 }
 
+impl RequestBuffer {
+    /// The head that was built, and a body that is no text.
+    fn joined(&mut self, body: &[u8]) -> &[u8] {
+        self.bytes.clear();
+        self.bytes.shrink_to(KEPT_CAPACITY);
+        self.bytes.extend_from_slice(self.text.as_bytes());
+        self.bytes.extend_from_slice(body);
+        &self.bytes
+    }
+}
+
 impl OpenParts {
     /// The whole request, where nothing of it is open.
-    fn as_fixed(&self) -> Option<String> {
-        let OpenBody::Fixed(body) = &self.body else {
-            return None;
+    fn as_fixed(&self) -> Option<Vec<u8>> {
+        let body = match &self.body {
+            OpenBody::Fixed(body) => body.as_bytes(),
+            OpenBody::Bytes(body) => body,
+            OpenBody::Text(_) | OpenBody::Json(_) => return None,
         };
         if !self.open_headers.is_empty() {
             return None;
@@ -176,8 +201,10 @@ impl OpenParts {
         let mut text = String::new();
         self.push_first_line(&mut text, &self.path.as_text()?);
         text.push_str(&self.headers);
-        self.push_body(&mut text, body);
-        Some(text)
+        self.end_head(&mut text, body.len());
+        let mut bytes = text.into_bytes();
+        bytes.extend_from_slice(body);
+        Some(bytes)
     }
 
     fn render(
@@ -185,7 +212,7 @@ impl OpenParts {
         dynamic: &mut Dynamic<'_>,
         buffer: &mut RequestBuffer,
     ) -> Result<(), Unfilled> {
-        let RequestBuffer { text, body } = buffer;
+        let RequestBuffer { text, body, .. } = buffer;
         for text in [&mut *text, &mut *body] {
             text.clear();
             text.shrink_to(KEPT_CAPACITY);
@@ -210,6 +237,7 @@ impl OpenParts {
         }
         match &self.body {
             OpenBody::Fixed(fixed) => self.push_body(text, fixed),
+            OpenBody::Bytes(bytes) => self.end_head(text, bytes.len()),
             OpenBody::Text(pieces) => {
                 pieces.render(body, dynamic)?;
                 self.push_body(text, body);
@@ -229,15 +257,19 @@ impl OpenParts {
         text.push_str(VERSION);
     }
 
-    /// The length, the end of the head, and the body.
     fn push_body(&self, text: &mut String, body: &str) {
+        self.end_head(text, body.len());
+        text.push_str(body);
+    }
+
+    /// The length of the body and the end of the head.
+    fn end_head(&self, text: &mut String, body_bytes: usize) {
         let means_something = [Method::POST, Method::PUT, Method::PATCH].contains(&self.method);
-        if !body.is_empty() || means_something {
+        if body_bytes > 0 || means_something {
             // Writing to a String cannot fail.
-            let _ = write!(text, "content-length: {}\r\n", body.len());
+            let _ = write!(text, "content-length: {body_bytes}\r\n");
         }
         text.push_str("\r\n");
-        text.push_str(body);
     }
 }
 
@@ -245,6 +277,7 @@ impl OpenBody {
     fn new(body: Body) -> Self {
         match body {
             Body::None => Self::Fixed(String::new()),
+            Body::Bytes(bytes) => Self::Bytes(bytes),
             Body::Text(text) => match text.as_text() {
                 Some(text) => Self::Fixed(text),
                 None => Self::Text(text),
@@ -280,7 +313,7 @@ fn is_header_text(text: &str) -> bool {
 /// the path, and a `#` is not sent by anybody.
 ///
 /// **Errors**: in words.
-fn check_path(text: &str) -> Result<(), String> {
+pub(super) fn check_path(text: &str) -> Result<(), String> {
     if !text.starts_with('/') {
         return Err(format!("the path \"{text}\" does not start with `/`"));
     }

@@ -27,6 +27,7 @@ fn built(template: &RequestTemplate, captures: &[Option<Value>]) -> Result<Strin
     let mut buffer = RequestBuffer {
         text: "left over".into(),
         body: "left over".into(),
+        bytes: b"left over".to_vec(),
     };
     let names = ["id".to_owned()];
     let outgoing = template.build(&names, &mut dynamic, &mut buffer)?;

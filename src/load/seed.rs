@@ -13,6 +13,7 @@ use futures_util::future::try_join_all;
 use indexmap::IndexMap;
 use serde_json::Value;
 
+use super::cookies::CookieJar;
 use super::data::Rows;
 use super::generator::LoadError;
 use super::mix::draw;
@@ -23,7 +24,7 @@ use super::request::RequestBuffer;
 use super::setup::{self, set_up_load};
 use super::sure::Sender;
 use super::thread_plan::ThreadPlan;
-use super::workload::{SetupScope, Workload};
+use super::workload::{Cookies, SetupScope, Workload};
 
 /// What is sent, how often, by how many.
 #[derive(Debug, Clone)]
@@ -100,6 +101,7 @@ async fn run_user(
         shared.counter(user as usize),
     );
     let mut connection = None;
+    let mut jar = (prepared.cookies != Cookies::Off).then(CookieJar::default);
     let mut buffer = RequestBuffer::default();
     let mut rows = Vec::new();
     let mut of_user: Option<Captures> = None;
@@ -129,6 +131,9 @@ async fn run_user(
             .unwrap_or_else(|| shared.captured_by_trial());
         for (steps, sets, is_setup) in before.chain([own]) {
             setup::pick_rows(shared, sets, user, drawn, &mut rows);
+            if prepared.cookies == Cookies::Journey && !is_setup {
+                jar = Some(CookieJar::default());
+            }
             let mut sender = Sender {
                 prepared,
                 numbers: &numbers,
@@ -143,6 +148,7 @@ async fn run_user(
                 address: shared.addresses[user as usize % shared.addresses.len()],
                 timeout: plan.timeout,
                 connection: &mut connection,
+                jar: jar.as_mut(),
                 buffer: &mut buffer,
             };
             if !is_setup && of_user.is_none() {

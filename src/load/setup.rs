@@ -18,6 +18,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
+use super::cookies::CookieJar;
 use super::data::{Pick, Rows};
 use super::journey::PAUSE;
 use super::mix::draw;
@@ -28,7 +29,7 @@ use super::slot::Seat;
 use super::sure::Sender;
 use super::thread::Thread;
 use super::thread_plan::ThreadPlan;
-use super::workload::SetupScope;
+use super::workload::{Cookies, SetupScope};
 
 /// How often a set-up of the whole load is tried.
 const TRIES: u32 = 3;
@@ -138,6 +139,7 @@ pub(super) async fn make_ready(thread: &Thread, seat: &mut Seat, renew: Renew) -
             address: plan.addresses[seat.address],
             timeout: plan.timeout,
             connection: &mut seat.connection,
+            jar: seat.jar.as_deref_mut(),
             buffer: &mut seat.buffer,
         };
         let sent = sender.send_all(&setup.operations, &mut captures).await;
@@ -201,6 +203,7 @@ pub(super) async fn set_up_load(plan: &ThreadPlan) -> Result<Vec<Option<Value>>,
     );
     let mut captures = vec![None; prepared.captures.len()];
     let (mut connection, mut buffer) = (None, RequestBuffer::default());
+    let mut jar = (prepared.cookies != Cookies::Off).then(CookieJar::default);
     let mut rows = Vec::new();
     let of_load = prepared.setups.iter();
     for setup in of_load.filter(|setup| setup.scope == SetupScope::Trial) {
@@ -227,6 +230,7 @@ pub(super) async fn set_up_load(plan: &ThreadPlan) -> Result<Vec<Option<Value>>,
                 address: plan.addresses[0],
                 timeout: plan.timeout,
                 connection: &mut connection,
+                jar: jar.as_mut(),
                 buffer: &mut buffer,
             };
             let mut found = captures.clone();

@@ -11,6 +11,7 @@ use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use super::client::Connection;
+use super::cookies::CookieJar;
 use super::request::RequestBuffer;
 use super::setup::Standing;
 
@@ -103,6 +104,8 @@ pub(super) struct Seat {
     pub(super) connection: Option<Connection>,
     /// Where its requests are built.
     pub(super) buffer: RequestBuffer,
+    /// Where its user's cookies are, if cookies are kept.
+    pub(super) jar: Option<Box<CookieJar>>,
     /// Which of the target's addresses it connects to, for as long as the seat lives.
     pub(super) address: usize,
     pub(super) slot: Rc<Slot>,
@@ -113,4 +116,16 @@ pub(super) struct Seat {
     pub(super) rows: Vec<usize>,
     /// What its user has set up.
     pub(super) standing: Standing,
+}
+
+impl Seat {
+    /// Seats a user; of the one before nothing is left.
+    pub(super) fn seat(&mut self, user: u32, keeps_cookies: bool) {
+        match &mut self.jar {
+            Some(jar) if user != self.user => jar.clear(),
+            None if keeps_cookies => self.jar = Some(Box::default()),
+            _ => {}
+        }
+        self.user = user;
+    }
 }

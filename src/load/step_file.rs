@@ -10,6 +10,9 @@ use serde_json::Value;
 use toml::Spanned;
 use toml::de::DeValue;
 
+use super::expect::Expect;
+use super::expect_file::read_expect;
+use super::step_options::{Options, check_cookie_header, read_no_auth, read_options};
 use super::template::{JsonTemplate, Template};
 use super::workload::CaptureSource;
 use super::workload_file::{Shared, read_headers, read_statuses, read_template};
@@ -18,7 +21,7 @@ use crate::reported::JsonPath;
 use crate::toml_file::{Entry, Notes, Quoted, Table, describe, integer_of};
 
 /// Keys of a step that are reserved and not built yet.
-const LATER_KEYS: [&str; 4] = ["form", "cookies", "weight", "timeout"];
+const LATER_KEYS: [&str; 1] = ["weight"];
 const METHODS: [&str; 7] = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"];
 
 /// A text of the file with its template.
@@ -38,7 +41,11 @@ pub(super) struct Step {
     pub(super) path: Text,
     pub(super) headers: Vec<(HeaderName, Quoted, Template)>,
     pub(super) body: StepBody,
-    pub(super) expect: Expected,
+    pub(super) options: Options,
+    pub(super) timeout: Option<Duration>,
+    /// Statuses that mean 'busy by design', beside the file's.
+    pub(super) refused: Vec<u16>,
+    pub(super) expect: Expect<Text>,
     pub(super) captures: Vec<(Text, CaptureSource)>,
     pub(super) think: Duration,
     pub(super) repeat: Option<RepeatFile>,
@@ -47,7 +54,7 @@ pub(super) struct Step {
 /// Until when a step is sent again.
 #[derive(Debug)]
 pub(super) struct RepeatFile {
-    pub(super) until: Expected,
+    pub(super) until: Expect<Text>,
     pub(super) every: Duration,
     pub(super) at_most: u32,
 }
@@ -59,6 +66,16 @@ pub(super) enum StepBody {
     Text(Text),
     File(Text),
     Json(Json),
+    /// Names and values, in file order; a name may come more than once.
+    Form(Vec<(String, FormValue)>),
+}
+
+/// The value of one field of a form.
+#[derive(Debug)]
+pub(super) enum FormValue {
+    Text(Text),
+    /// A number or truth value.
+    Literal(Value),
 }
 
 /// Reads a step; `None` when too little of it is left to go on with.
@@ -95,6 +112,16 @@ pub(super) fn read_step(
         .get("headers")
         .map(|entry| read_headers(&entry, table.name(), notes))
         .unwrap_or_default();
+    check_cookie_header(&headers, shared.cookies, notes);
+    let mut options = read_options(&mut table, &headers, notes);
+    read_no_auth(&mut table, &mut options, notes);
+    let timeout = table
+        .get("timeout")
+        .and_then(|entry| table.some_time(&entry, notes));
+    let refused = table
+        .get("refused")
+        .map(|entry| read_statuses(&table, &entry, notes))
+        .unwrap_or_default();
     let name_of = |key: &str| format!("`{key}` of {}", table.name());
     let (expect_name, repeat_name) = (name_of("expect"), name_of("repeat"));
     let expect = read_expect(table.get("expect"), &expect_name, notes);
@@ -124,6 +151,9 @@ pub(super) fn read_step(
         path,
         headers,
         body,
+        options,
+        timeout,
+        refused,
         expect,
         captures,
         think,
@@ -132,7 +162,11 @@ pub(super) fn read_step(
 }
 
 /// A text with its template.
-fn read_text(table: &Table<'_>, entry: &Entry<'_>, notes: &mut Notes<'_>) -> Option<Text> {
+pub(super) fn read_text(
+    table: &Table<'_>,
+    entry: &Entry<'_>,
+    notes: &mut Notes<'_>,
+) -> Option<Text> {
     let text = table.quoted(entry, notes)?;
     let template = read_template(&text, notes)?;
     Some((text, template))
@@ -201,7 +235,7 @@ fn read_method(table: &mut Table<'_>, notes: &mut Notes<'_>) -> Method {
 }
 
 fn read_body(table: &mut Table<'_>, notes: &mut Notes<'_>) -> StepBody {
-    let given: Vec<_> = ["body", "body_file", "json"]
+    let given: Vec<_> = ["body", "body_file", "json", "form"]
         .into_iter()
         .filter_map(|key| table.get(key))
         .collect();
@@ -221,6 +255,9 @@ fn read_body(table: &mut Table<'_>, notes: &mut Notes<'_>) -> StepBody {
     if entry.key == "json" {
         return StepBody::Json(read_json(entry.value, notes));
     }
+    if entry.key == "form" {
+        return StepBody::Form(read_form(table, entry, notes));
+    }
     match read_text(table, entry, notes) {
         Some(text) if entry.key == "body" => StepBody::Text(text),
         Some(text) => StepBody::File(text),
@@ -228,7 +265,38 @@ fn read_body(table: &mut Table<'_>, notes: &mut Notes<'_>) -> StepBody {
     }
 }
 
-fn read_json(value: &Spanned<DeValue<'_>>, notes: &mut Notes<'_>) -> Json {
+/// Fields of a form: single values, or lists where a name comes more than once.
+fn read_form(
+    step: &Table<'_>,
+    entry: &Entry<'_>,
+    notes: &mut Notes<'_>,
+) -> Vec<(String, FormValue)> {
+    let mut fields = Vec::new();
+    let form = Table::of(entry, &format!("`form` of {}", step.name()), notes);
+    for entry in form.iter().flat_map(Table::entries) {
+        let values = match entry.value.get_ref() {
+            DeValue::Array(items) => items.iter().collect(),
+            _ => vec![entry.value],
+        };
+        for value in values {
+            let entry = Entry { value, ..entry };
+            let field = match value.get_ref() {
+                DeValue::String(_) => read_text(step, &entry, notes).map(FormValue::Text),
+                DeValue::Array(_) | DeValue::Table(_) => {
+                    let wanted = "a single value or a list of them";
+                    form.iter()
+                        .for_each(|form| form.wrong(&entry, wanted, notes));
+                    None
+                }
+                _ => Some(FormValue::Literal(literal(value, notes))),
+            };
+            fields.extend(field.map(|field| (entry.key.to_owned(), field)));
+        }
+    }
+    fields
+}
+
+pub(super) fn read_json(value: &Spanned<DeValue<'_>>, notes: &mut Notes<'_>) -> Json {
     match value.get_ref() {
         DeValue::String(text) => {
             let text = Quoted {
@@ -276,14 +344,6 @@ pub(super) fn literal(value: &Spanned<DeValue<'_>>, notes: &mut Notes<'_>) -> Va
     )
 }
 
-/// What `expect` says.
-#[derive(Debug, Default)]
-pub(super) struct Expected {
-    pub(super) statuses: Vec<u16>,
-    pub(super) json: Vec<(JsonPath, Json)>,
-    pub(super) contains: Option<Text>,
-}
-
 /// Most attempts of a step that repeats.
 const MOST_ATTEMPTS: u64 = 100_000;
 
@@ -304,29 +364,6 @@ fn read_repeat(entry: &Entry<'_>, name: &str, notes: &mut Notes<'_>) -> Option<R
         every: every?,
         at_most: at_most?,
     })
-}
-
-fn read_expect(entry: Option<Entry<'_>>, name: &str, notes: &mut Notes<'_>) -> Expected {
-    let mut expected = Expected::default();
-    let Some(mut table) = entry.and_then(|entry| Table::of(&entry, name, notes)) else {
-        return expected;
-    };
-    if let Some(entry) = table.get("status") {
-        expected.statuses = read_statuses(&table, &entry, notes);
-    }
-    let json = table.get("json");
-    let paths = json.and_then(|entry| Table::of(&entry, &format!("`json` in {name}"), notes));
-    for entry in paths.map(|paths| paths.entries()).unwrap_or_default() {
-        match JsonPath::parse(entry.key) {
-            Ok(path) => expected.json.push((path, read_json(entry.value, notes))),
-            Err(message) => notes.add(entry.key_at, message),
-        }
-    }
-    expected.contains = table
-        .get("contains")
-        .and_then(|entry| read_text(&table, &entry, notes));
-    table.finish(notes);
-    expected
 }
 
 fn read_captures(step: &mut Table<'_>, notes: &mut Notes<'_>) -> Vec<(Text, CaptureSource)> {

@@ -10,7 +10,9 @@ use serde_json::Value;
 
 use super::answer::Keep;
 use super::client::Connection;
-use super::journey::send;
+use super::cookies::CookieJar;
+use super::exchange::{Line, exchange};
+use super::journey::no_answer_within;
 use super::numbers::{ForWhom, Numbers};
 use super::once::answer_on;
 use super::prepare::{Prepared, Ready};
@@ -27,6 +29,8 @@ pub(super) struct Sender<'a> {
     /// Longest wait for one answer.
     pub(super) timeout: Duration,
     pub(super) connection: &'a mut Option<Connection>,
+    /// Where cookies are kept, if they are.
+    pub(super) jar: Option<&'a mut CookieJar>,
     pub(super) buffer: &'a mut RequestBuffer,
 }
 
@@ -85,14 +89,20 @@ impl Sender<'_> {
         let outgoing = self.numbers.lend(captures, self.whom, |dynamic| {
             step.request.build(names, dynamic, self.buffer)
         })?;
-        let sending = send(self.connection, self.address, &outgoing, Keep::All);
-        match tokio::time::timeout(self.timeout, sending).await {
-            Ok(sent) => sent.map_err(|error| error.message)?,
-            Err(_) => {
-                // Its answer may still come, and would be taken for the next one's.
-                *self.connection = None;
-                return Err(format!("no whole answer within {:?}", self.timeout));
-            }
+        let line = Line {
+            connection: &mut *self.connection,
+            address: self.address,
+            jar: self.jar.as_deref_mut(),
+            trail: None,
+        };
+        let sending = exchange(line, &outgoing, step, Keep::All);
+        let timeout = step.timeout.unwrap_or(self.timeout);
+        if let Ok(sent) = tokio::time::timeout(timeout, sending).await {
+            sent.map_err(|error| error.message)?;
+        } else {
+            // Its answer may still come, and would be taken for the next one's.
+            *self.connection = None;
+            return Err(no_answer_within(timeout));
         }
         let answer = answer_on(self.connection.as_ref());
         let mut found = Vec::new();

@@ -13,6 +13,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::data::Rows;
+use super::encoding::Encoding;
 
 /// A text with `${}` in it, as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -168,6 +169,8 @@ pub(super) enum Piece {
         column: usize,
         is_escaped: bool,
     },
+    /// A text of its own that is sent in another alphabet.
+    Encoded(Encoding, Box<Pieces>),
 }
 
 impl Piece {
@@ -242,6 +245,12 @@ impl Pieces {
             match piece {
                 Piece::Text(text) => out.push_str(text),
                 Piece::Value(value) => push_plain(&mut out, value),
+                Piece::Encoded(encoding, inner) => {
+                    encoding.push(&mut out, |out| {
+                        out.push_str(&inner.as_text()?);
+                        Some(())
+                    })?;
+                }
                 _ => return None,
             }
         }
@@ -267,6 +276,7 @@ impl Pieces {
                     let _ = write!(out, "${{random({low}, {high})}}");
                 }
                 Piece::User => out.push_str("${user}"),
+                Piece::Encoded(_, inner) => out.push_str(&inner.describe(captures)),
             }
         }
         out
@@ -281,6 +291,7 @@ impl Pieces {
         for piece in &self.0 {
             let piece = match piece {
                 Piece::External(name) => Piece::Value(value_of(name).ok_or_else(|| name.clone())?),
+                Piece::Encoded(encoding, inner) => inner.fix(value_of)?.encoded(*encoding),
                 other => other.clone(),
             };
             fixed.push(match piece {
@@ -289,6 +300,15 @@ impl Pieces {
             });
         }
         Ok(fixed)
+    }
+
+    /// The same in another alphabet; at once where nothing of it is open.
+    pub(super) fn encoded(self, encoding: Encoding) -> Piece {
+        let piece = Piece::Encoded(encoding, Box::new(self));
+        match Self(vec![piece.clone()]).as_text() {
+            Some(text) => Piece::Text(text),
+            None => piece,
+        }
     }
 
     /// Appends the text of this request. An unset capture is the error, by slot.
@@ -314,6 +334,9 @@ impl Pieces {
                     } else {
                         push_plain(out, value);
                     }
+                }
+                Piece::Encoded(encoding, inner) => {
+                    encoding.push(out, |out| inner.render_text(out, dynamic))?;
                 }
                 open => push_plain(out, &dynamic.value(open)),
             }
@@ -427,7 +450,10 @@ impl Dynamic<'_> {
             Piece::User => Value::from(self.user),
             Piece::Text(text) | Piece::External(text) => Value::String(text.clone()),
             Piece::Value(value) => value.clone(),
-            Piece::Capture(_) | Piece::EscapedCapture(_) | Piece::Data { .. } => Value::Null,
+            Piece::Capture(_)
+            | Piece::EscapedCapture(_)
+            | Piece::Data { .. }
+            | Piece::Encoded(..) => Value::Null,
         }
     }
 }

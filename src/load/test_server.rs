@@ -16,7 +16,9 @@ pub(super) struct Got {
     pub(super) method: String,
     pub(super) path: String,
     pub(super) head: String,
+    /// Bytes that are no text are replaced.
     pub(super) body: String,
+    pub(super) bytes: Vec<u8>,
     /// Requests before it, on all connections.
     pub(super) index: u64,
 }
@@ -30,6 +32,8 @@ pub(super) enum Reply {
     After(Duration, Box<Reply>),
     /// Sends these bytes, keeps the connection.
     Raw(String),
+    /// The same for bytes that are no text.
+    Bytes(Vec<u8>),
     /// Sends these bytes, then closes.
     RawThenClose(String),
     /// Sends the parts with a wait between.
@@ -38,8 +42,6 @@ pub(super) enum Reply {
     AnswerThenClose(u16, String),
     /// Sends these bytes, then resets the connection.
     Reset(String),
-    /// Sends what is no text, keeps the connection.
-    Bytes(Vec<u8>),
     /// Reads on and never answers.
     Never,
 }
@@ -144,8 +146,8 @@ async fn serve(mut stream: TcpStream, seen: &Seen, script: &Script) -> std::io::
                 return stream.write_all(&answer(status, &body)).await;
             }
             Reply::Raw(text) => stream.write_all(text.as_bytes()).await?,
-            Reply::RawThenClose(text) => return stream.write_all(text.as_bytes()).await,
             Reply::Bytes(bytes) => stream.write_all(&bytes).await?,
+            Reply::RawThenClose(text) => return stream.write_all(text.as_bytes()).await,
             Reply::Reset(text) => {
                 stream.write_all(text.as_bytes()).await?;
                 return stream.set_zero_linger();
@@ -176,26 +178,29 @@ async fn read_request(
     buffer: &mut Vec<u8>,
 ) -> std::io::Result<Option<Got>> {
     loop {
-        let text = String::from_utf8_lossy(buffer).into_owned();
-        if let Some((head, rest)) = text.split_once("\r\n\r\n") {
-            let length = head
+        let head_end = buffer.windows(4).position(|four| four == b"\r\n\r\n");
+        if let Some(head_end) = head_end {
+            let head = String::from_utf8_lossy(&buffer[..head_end]).into_owned();
+            let length: usize = head
                 .lines()
                 .filter_map(|line| line.split_once(':'))
                 .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
                 .map_or(0, |(_, value)| value.trim().parse().unwrap());
-            if rest.len() >= length {
+            let body = head_end + 4;
+            if buffer.len() >= body + length {
                 let mut first = head.split(' ');
                 let method = first.next().unwrap().to_owned();
                 let path = first.next().unwrap().to_owned();
-                let got = Got {
+                let bytes = buffer[body..body + length].to_vec();
+                buffer.drain(..body + length);
+                return Ok(Some(Got {
                     method,
                     path,
-                    head: head.to_owned(),
-                    body: rest[..length].to_owned(),
+                    body: String::from_utf8_lossy(&bytes).into_owned(),
+                    bytes,
+                    head,
                     index: 0,
-                };
-                buffer.drain(..head.len() + 4 + length);
-                return Ok(Some(got));
+                }));
             }
         }
         if stream.read_buf(buffer).await? == 0 {

@@ -27,7 +27,8 @@ use super::setup::Standing;
 use super::slot::{Cancel, Seat, Sitter, Slot};
 use super::thread_plan::ThreadPlan;
 use super::thread_time::ThreadTime;
-use crate::measure::{Outcome, Sample, Unpaced};
+use super::workload::Cookies;
+use crate::measure::{Outcome, RetryAfter, Sample, Unpaced};
 
 /// How often deadlines are looked at, the drain is checked and samples leave.
 const HOUSEKEEPING: Duration = Duration::from_millis(10);
@@ -130,6 +131,7 @@ pub(super) struct Totals {
     pub(super) setups_failed: u64,
     /// Ready to run and without a CPU; `None` where the kernel does not tell.
     pub(super) waited: Option<Duration>,
+    pub(super) retry_after: RetryAfter,
 }
 
 /// Everything the tasks of one load thread share.
@@ -262,6 +264,7 @@ impl Thread {
             Seat {
                 connection: None,
                 buffer: RequestBuffer::default(),
+                jar: None,
                 address,
                 slot,
                 user: id,
@@ -270,10 +273,11 @@ impl Thread {
                 standing: Standing::default(),
             }
         });
-        seat.user = match sitter {
+        let user = match sitter {
             Sitter::User(user) => user,
             Sitter::Arrival | Sitter::Beside(_) => seat.id,
         };
+        seat.seat(user, self.plan.prepared.cookies != Cookies::Off);
         seat.slot.sitter.set(sitter);
         seat.slot.idle_since.set(None);
         seat
@@ -285,10 +289,19 @@ impl Thread {
     }
 
     /// A request leaves: from now on it is watched.
-    pub(super) fn request_starts(&self, slot: &Slot, sent: Instant, is_counted: bool) {
+    ///
+    /// `timeout`: that of the step, where it has one.
+    pub(super) fn request_starts(
+        &self,
+        slot: &Slot,
+        sent: Instant,
+        timeout: Option<Duration>,
+        is_counted: bool,
+    ) {
         self.handled(slot, sent);
         slot.busy_since.set(Some(sent));
-        slot.deadline.set(Some(sent + self.plan.timeout));
+        let timeout = timeout.unwrap_or(self.plan.timeout);
+        slot.deadline.set(Some(sent + timeout));
         slot.is_counted.set(is_counted);
         slot.cancelled.set(None);
     }

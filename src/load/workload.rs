@@ -10,8 +10,9 @@
 //! values stand as they are, except inside the string literals of a body whose
 //! `content-type` contains `json`: there they are escaped, so that a captured `a"b`
 //! neither breaks the document nor changes what it says. `"id": ${id}` without
-//! quotes puts in a number, or a whole captured object, as JSON. Other bodies, paths,
-//! headers and `contains` are never escaped.
+//! quotes puts in a number, or a whole captured object, as JSON. The fields of a `form`
+//! are percent-encoded. Other bodies, paths, headers and `contains` are never escaped. A
+//! `body_file` that is no text (UTF-8) is sent byte for byte, whatever stands in it.
 //!
 //! **Invariant**: every `${}` of an operation is one of these; a workload that
 //! exists has been checked.
@@ -25,6 +26,7 @@ use http::Method;
 use http::header::HeaderName;
 
 use super::data::{DataSet, Pick};
+use super::expect::Expect;
 use super::template::{JsonTemplate, Pieces};
 use super::workload_file;
 use crate::problem::{Location, Problem, Problems};
@@ -44,6 +46,7 @@ pub struct Workload {
     /// Names of captures; a capture is known by its index here.
     pub(super) captures: Vec<String>,
     pub(super) refused: Vec<u16>,
+    pub(super) cookies: Cookies,
     pub(super) variables: Vec<VariableUse>,
     pub(super) environment: Vec<VariableUse>,
     pub(super) files: Vec<PathBuf>,
@@ -134,24 +137,42 @@ pub(super) enum OnFailure {
     Continue,
 }
 
+/// Whether virtual users keep the cookies they are given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Cookies {
+    /// They do not.
+    #[default]
+    Off,
+    /// Each user has some of its own, for as long as it is there.
+    User,
+    /// Each journey begins with none.
+    Journey,
+}
+
 /// One request of the journey, loops expanded.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Operation {
     pub(super) name: Pieces,
     pub(super) method: Method,
     pub(super) path: Pieces,
     pub(super) headers: Vec<(HeaderName, Pieces)>,
     pub(super) body: Body,
-    pub(super) expect: Expect,
+    pub(super) expect: Expect<Pieces>,
     pub(super) captures: Vec<Capture>,
     pub(super) think: Duration,
     pub(super) repeat: Option<Box<RepeatUntil>>,
+    /// Instead of the load's own.
+    pub(super) timeout: Option<Duration>,
+    /// Refused beside the workload's own.
+    pub(super) refused: Vec<u16>,
+    /// Most redirects that are followed.
+    pub(super) redirects: u8,
 }
 
 /// Until when an operation is sent again; see `repeat`.
 #[derive(Debug, Clone)]
 pub(super) struct RepeatUntil {
-    pub(super) until: Expect,
+    pub(super) until: Expect<Pieces>,
     pub(super) every: Duration,
     pub(super) at_most: u32,
 }
@@ -162,19 +183,12 @@ pub(super) enum Body {
     /// Nothing.
     #[default]
     None,
-    /// Text, from `body` or `body_file`.
+    /// Text, from `body`, `body_file` or `form`.
     Text(Pieces),
+    /// The bytes of a file that is no text.
+    Bytes(Arc<[u8]>),
     /// A JSON value.
     Json(JsonTemplate<Pieces>),
-}
-
-/// What makes an answer a success.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Expect {
-    /// Allowed statuses; when empty, 200 to 299.
-    pub(super) statuses: Vec<u16>,
-    pub(super) json: Vec<(JsonPath, JsonTemplate<Pieces>)>,
-    pub(super) contains: Option<Pieces>,
 }
 
 /// One value kept for later steps.
@@ -248,10 +262,7 @@ impl Workload {
                     .map(|(name, value)| (name.clone(), Pieces::text(value.clone())))
                     .collect(),
                 body: body.map_or(Body::None, |text| Body::Text(Pieces::text(text))),
-                expect: Expect::default(),
-                captures: Vec::new(),
-                think: Duration::ZERO,
-                repeat: None,
+                ..Operation::default()
             }],
             journeys: vec![Journey {
                 name: String::new(),
@@ -265,6 +276,7 @@ impl Workload {
             data: Arc::new([]),
             captures: Vec::new(),
             refused: vec![429],
+            cookies: Cookies::Off,
             variables: Vec::new(),
             environment: Vec::new(),
             files: Vec::new(),

@@ -1,13 +1,16 @@
 //! workload.toml: text to a checked [`Workload`], or all its problems.
 //!
-//! Keys, in file order: `headers`, `refused`, `on_failure`, `weight_of`, `[data.NAME]`,
-//! `[[setup]]`, `[[table.NAME]]`, `[[step]]` or `[[journey]]`. Keys of later versions
+//! Keys, in file order: `headers`, `basic` or `bearer`, `gzip`, `redirects`, `cookies`,
+//! `refused`, `on_failure`, `weight_of`, `[data.NAME]`, `[[setup]]`, `[[table.NAME]]`,
+//! `[[step]]` or `[[journey]]`. Keys of later versions
 //! are refused by name. The only files opened are body and data files, relative to the
 //! workload file. `journeys_file` reads journeys, set-ups and data, `step_file` steps,
 //! `expand` turns them into operations.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
 
 use http::header::HeaderName;
 use indexmap::IndexMap;
@@ -20,13 +23,14 @@ use super::journeys_file::{
     JourneyFile, Journeys, SetupFile, read_data, read_journeys, read_setups,
 };
 use super::step_file::{Step, literal};
+use super::step_options::{Options, check_cookie_header, read_cookies, read_options};
 use super::template::Template;
-use super::workload::{Journey, Setup, VariableUse, Workload};
+use super::workload::{Cookies, Journey, Setup, VariableUse, Workload};
 use crate::problem::Problems;
 use crate::toml_file::{self, Entry, Notes, Quoted, Table, integer_of};
 
 /// Keys of the format that are reserved and not built yet.
-const LATER_KEYS: [&str; 2] = ["cookies", "teardown"];
+const LATER_KEYS: [&str; 1] = ["teardown"];
 /// First parts of names that `${}` reads in another way.
 pub(super) const RESERVED_TABLE_NAMES: [&str; 6] =
     ["env", "data", "uuid", "counter", "random", "user"];
@@ -43,16 +47,22 @@ pub(super) struct Shared {
     /// `None` for a file that cannot be used, which has been noted.
     pub(super) data: IndexMap<String, Option<DataSet>>,
     pub(super) headers: Vec<(HeaderName, Quoted, Template)>,
+    pub(super) options: Rc<Options>,
+    pub(super) cookies: Cookies,
     pub(super) body_files: HashMap<PathBuf, Option<BodyFile>>,
     pub(super) files: Vec<PathBuf>,
 }
 
 /// A body file, read once however many rows name it.
 #[derive(Debug, Clone)]
-pub(super) struct BodyFile {
-    pub(super) path: PathBuf,
-    pub(super) text: String,
-    pub(super) template: Template,
+pub(super) enum BodyFile {
+    Text {
+        path: PathBuf,
+        text: String,
+        template: Template,
+    },
+    /// No text, so there is no `${}` in it.
+    Bytes(Arc<[u8]>),
 }
 
 /// Reads a workload.
@@ -74,6 +84,9 @@ fn workload(file: &Path, mut table: Table<'_>, notes: &mut Notes<'_>) -> Workloa
     if let Some(entry) = table.get("headers") {
         shared.headers = read_headers(&entry, table.name(), notes);
     }
+    shared.options = Rc::new(read_options(&mut table, &shared.headers, notes));
+    shared.cookies = read_cookies(&mut table, notes);
+    check_cookie_header(&shared.headers, shared.cookies, notes);
     let refused = table
         .get("refused")
         .map_or_else(|| vec![429], |entry| read_statuses(&table, &entry, notes));
@@ -87,6 +100,7 @@ fn workload(file: &Path, mut table: Table<'_>, notes: &mut Notes<'_>) -> Workloa
     } = read_journeys(&mut table, &shared, notes);
     table.finish(notes);
 
+    let cookies = shared.cookies;
     let mut expander = Expander::new(base, shared, !notes.is_broken());
     let setups = expand_setups(&mut expander, setups, notes);
     let journeys = expand_journeys(&mut expander, journeys, notes);
@@ -105,6 +119,7 @@ fn workload(file: &Path, mut table: Table<'_>, notes: &mut Notes<'_>) -> Workloa
         data: expander.shared.data.into_values().flatten().collect(),
         captures: expander.captures,
         refused,
+        cookies,
         variables,
         environment,
         files: expander.shared.files,

@@ -123,7 +123,6 @@ expect = { status = 1000, json = { "id" = 1 } }
 [[step]]
 method = "post"
 path = "/${resource.type}"
-form = { a = 1 }
 body = "a"
 json = {}
 [[step]]
@@ -148,9 +147,8 @@ path = "/${resource.id}/${id"
     w.toml:14:36: `id` is not a JSON path: it does not start with `$` (allowed: `$.name`, `$['a name']`, `$[0]`)
     w.toml:16:10: `method` in [[step]] number 3 must be "GET", "POST", "PUT", "DELETE", "PATCH", "HEAD" or "OPTIONS", not the text "post"
     w.toml:17:10: `${resource.type}` is a field of the table `resource`, and this step has no `each = "resource"`
-    w.toml:18:1: `form` in [[step]] number 3 is not yet supported
-    w.toml:20:1: [[step]] number 3 has both `body` and `json` (allowed: one body)
-    w.toml:23:25: `${` without its `}`
+    w.toml:19:1: [[step]] number 3 has both `body` and `json` (allowed: one body)
+    w.toml:22:25: `${` without its `}`
     "#);
 }
 
@@ -159,8 +157,8 @@ fn keys_of_later_versions_are_refused_by_name() {
     for (text, key) in [
         ("[[teardown]]\n[[step]]\npath = \"/\"", "[[teardown]]"),
         (
-            "cookies = true\n[[step]]\npath = \"/\"",
-            "`cookies` in the workload",
+            "[[step]]\nweight = 2\npath = \"/\"",
+            "`weight` in [[step]] number 1",
         ),
     ] {
         let problems = problems(text);

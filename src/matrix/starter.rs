@@ -348,9 +348,17 @@ method = "GET"
 path   = "/"               # EDIT: a request that your users make
 expect = { status = 200 }  # anything else is an error, not throughput
 
+# More that `expect` can ask for: exists = ["$.id"], absent = "$.error", json_matches = { "$.id" = '^\d+$' },
+# contains = "text", not_contains = "text", matches = 'pattern', size = { min = "1 KB" }, headers, header_matches.
+# More that a step can have: timeout = "60s", refused = [503], redirects = 3, headers = { x-tenant = "7" }.
+#
+# More for all steps, above the first one: bearer = "${env.TOKEN}" or basic = { user = "u", password = "${env.PASSWORD}" }
+# (a step without: auth = "none"), cookies = true (each user keeps its own), gzip = true, refused = [429, 503].
+
 # A request with a body, whose answer the next step uses. A body may also be a text,
 # body = '''TEXT''' or body_file = "item.json" beside this file: with a content-type of
 # JSON a ${} between the quotes of a JSON string is escaped, elsewhere it stands as it is.
+# form = { user = "ana" } is sent as a browser sends it, a file that is no text as it is.
 #
 # [[step]]
 # name    = "create"

@@ -23,6 +23,6 @@ pub use latencies::{HIGHEST_NS, LOWEST_NS, Latencies, SIGNIFICANT_DIGITS, Sparse
 pub use outcome::{ErrorClass, Outcome};
 pub use recorder::{LatencyFrom, Recorder, Sample, Unpaced};
 pub use shape::{LatencyBucket, Second};
-pub use summary::{BesideSummary, Interval, SentIn, WindowSummary};
+pub use summary::{BesideSummary, Interval, RetryAfter, SentIn, WindowSummary};
 pub use tag::{operation_tag, parse_tag};
 pub use verdict::{Flag, Judgement, Pacing, Reason, WindowVerdict, judge};

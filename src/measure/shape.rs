@@ -202,7 +202,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::measure::{ErrorClass, Figures, LatencyFrom, Recorder, Sample};
+    use crate::measure::{ErrorClass, Figures, LatencyFrom, Recorder, RetryAfter, Sample};
 
     const MS: u64 = 1_000_000;
 
@@ -244,6 +244,7 @@ mod tests {
             in_flight_recorded: 1.0,
             intervals: recorder.into_intervals(),
             failures: Vec::new(),
+            retry_after: RetryAfter::default(),
             first_failures: Vec::new(),
         }
     }

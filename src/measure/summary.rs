@@ -34,6 +34,8 @@ pub struct WindowSummary {
     pub arrivals: u64,
     /// Steps that a failed journey never came to.
     pub not_attempted: u64,
+    /// How long the service asked to be left alone.
+    pub retry_after: RetryAfter,
     /// CPU time the generator's load threads used in the phase.
     pub generator_cpu: Duration,
     /// Time they were ready to run and had no CPU; `None` where the kernel does not tell.
@@ -71,6 +73,66 @@ pub struct BesideSummary {
     pub planned_rate_rps: f64,
     /// Its requests, all together; latency from due.
     pub requests: Figures,
+}
+
+/// Answers that said the service was busy and when to come again (`Retry-After`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RetryAfter {
+    /// How many there were.
+    pub answers: u64,
+    /// The shortest wait that one of them asked for; zero where there was none.
+    pub shortest: Duration,
+    /// The longest.
+    pub longest: Duration,
+}
+
+impl RetryAfter {
+    /// Counts one answer.
+    pub fn add(&mut self, wait: Duration) {
+        *self = [*self, Self::one(wait)].into_iter().sum();
+    }
+
+    fn one(wait: Duration) -> Self {
+        Self {
+            answers: 1,
+            shortest: wait,
+            longest: wait,
+        }
+    }
+
+    /// For people; `None` where nobody asked.
+    pub fn words(&self) -> Option<String> {
+        let (shortest, longest) = (self.shortest.as_secs(), self.longest.as_secs());
+        let wait = if shortest == longest {
+            format!("{shortest} s")
+        } else {
+            format!("{shortest} to {longest} s")
+        };
+        let answers = if self.answers == 1 {
+            "answer"
+        } else {
+            "answers"
+        };
+        (self.answers > 0).then(|| {
+            format!(
+                "{} {answers} asked to wait {wait} (Retry-After)",
+                self.answers
+            )
+        })
+    }
+}
+
+impl std::iter::Sum for RetryAfter {
+    fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
+        let parts = parts.filter(|part| part.answers > 0);
+        parts
+            .reduce(|a, b| Self {
+                answers: a.answers + b.answers,
+                shortest: a.shortest.min(b.shortest),
+                longest: a.longest.max(b.longest),
+            })
+            .unwrap_or_default()
+    }
 }
 
 /// One histogram of one second, ready for an interval log.

@@ -1,7 +1,7 @@
 use std::time::Instant;
 
 use super::*;
-use crate::measure::{Figures, Interval, LatencyFigures};
+use crate::measure::{Figures, Interval, LatencyFigures, RetryAfter};
 
 const OPEN: Pacing = Pacing::Open;
 
@@ -25,6 +25,7 @@ fn healthy() -> WindowSummary {
         beside: Vec::new(),
         arrivals: 15_000,
         not_attempted: 0,
+        retry_after: RetryAfter::default(),
         generator_cpu: Duration::from_secs(6),
         generator_wait: Some(Duration::from_millis(100)),
         threads: 1,

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::table::latency_ms;
-use crate::load::Exchange;
+use crate::load::{Exchange, SentRequest};
 use crate::measure::Outcome;
 
 /// A line per exchange; in full with headers and bodies.
@@ -23,11 +23,26 @@ pub fn exchange_text(index: usize, n: usize, exchange: &Exchange, in_full: bool)
         exchange.operation,
         latency_ms(exchange.latency.as_secs_f64() * 1e3)
     );
+    for redirect in &exchange.redirects {
+        let _ = write!(
+            text,
+            "\n  followed: {} to {} as {} {}",
+            redirect.status,
+            redirect.location.escape_debug(),
+            redirect.request.method,
+            redirect.request.path
+        );
+    }
     if let Some(why) = &exchange.why {
         let _ = write!(text, "\n  FAILED: {why}");
     }
     if in_full {
         if let Some(request) = &exchange.request {
+            text.push_str(&part('>', &request.headers, &request.body));
+        }
+        for redirect in &exchange.redirects {
+            let request = &redirect.request;
+            let _ = write!(text, "\n  > {} {}", request.method, request.path);
             text.push_str(&part('>', &request.headers, &request.body));
         }
         if let Some(answer) = &exchange.answer {
@@ -40,7 +55,8 @@ pub fn exchange_text(index: usize, n: usize, exchange: &Exchange, in_full: bool)
 
 /// The exchanges as an array, in full and in order: for scripts.
 ///
-/// **Shape**: `request` and `answer` are null where there was none; headers are
+/// **Shape**: `request` and `answer` are null where there was none; `redirects` are those
+/// that were followed, each with the request that came of it; headers are
 /// pairs, since a name may come twice; `why` is null for a success.
 pub fn exchanges_json(exchanges: &[Exchange]) -> Value {
     exchanges
@@ -48,12 +64,12 @@ pub fn exchanges_json(exchanges: &[Exchange]) -> Value {
         .map(|exchange| {
             json!({
                 "operation": exchange.operation,
-                "request": exchange.request.as_ref().map(|request| json!({
-                    "method": request.method,
-                    "path": request.path,
-                    "headers": request.headers,
-                    "body": request.body,
-                })),
+                "request": exchange.request.as_ref().map(request_json),
+                "redirects": exchange.redirects.iter().map(|redirect| json!({
+                    "status": redirect.status,
+                    "location": redirect.location,
+                    "request": request_json(&redirect.request),
+                })).collect::<Vec<_>>(),
                 "answer": exchange.answer.as_ref().map(|answer| json!({
                     "status": answer.status,
                     "headers": answer.headers,
@@ -66,6 +82,15 @@ pub fn exchanges_json(exchanges: &[Exchange]) -> Value {
             })
         })
         .collect()
+}
+
+fn request_json(request: &SentRequest) -> Value {
+    json!({
+        "method": request.method,
+        "path": request.path,
+        "headers": request.headers,
+        "body": request.body,
+    })
 }
 
 /// Headers, an empty line and the body, each line marked with its direction.
@@ -83,7 +108,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::load::{ReceivedAnswer, SentRequest};
+    use crate::load::ReceivedAnswer;
     use crate::measure::ErrorClass;
 
     #[test]
@@ -96,6 +121,7 @@ mod tests {
                 headers: vec![("x".into(), "1".into()), ("x".into(), "2".into())],
                 body: "{}".into(),
             }),
+            redirects: Vec::new(),
             answer: Some(ReceivedAnswer {
                 status: 201,
                 headers: Vec::new(),
@@ -108,6 +134,7 @@ mod tests {
         let unsent = Exchange {
             operation: "read".into(),
             request: None,
+            redirects: Vec::new(),
             answer: None,
             outcome: Outcome::Error(ErrorClass::Template),
             why: Some("`${id}` was not captured".into()),

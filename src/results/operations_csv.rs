@@ -156,7 +156,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::measure::{Counts, ErrorCounts, LatencyFigures};
+    use crate::measure::{Counts, ErrorCounts, LatencyFigures, RetryAfter};
 
     #[test]
     fn every_operation_and_the_journey_get_a_row_with_errors_by_class() {
@@ -190,6 +190,7 @@ mod tests {
             beside: Vec::new(),
             arrivals: 1,
             not_attempted: 0,
+            retry_after: RetryAfter::default(),
             generator_cpu: Duration::ZERO,
             generator_wait: None,
             threads: 1,

@@ -191,6 +191,10 @@ fn fill(row: &mut TrialRow, window: &WindowOutcome, phase: &JobPhase, plan: &Swe
         let words: Vec<String> = row.detail.take().into_iter().chain(words).collect();
         row.detail = Some(words.join("; "));
     }
+    if let Some(asked) = window.summary.retry_after.words() {
+        let words: Vec<String> = row.detail.take().into_iter().chain([asked]).collect();
+        row.detail = Some(words.join("; "));
+    }
     if verdict.judgement != Judgement::Failed {
         let crossed = crossed(&window.summary, &phase.thresholds);
         if !crossed.is_empty() {

@@ -2,7 +2,7 @@ use std::time::Instant;
 
 use super::*;
 use crate::load::PhasePlan;
-use crate::measure::{LatencyFrom, Outcome, Recorder, Sample};
+use crate::measure::{LatencyFrom, Outcome, Recorder, RetryAfter, Sample};
 
 /// 100 reads of 5 ms and 10 creates of 150 ms, of which one fails where asked.
 fn summary(has_error: bool) -> WindowSummary {
@@ -58,6 +58,7 @@ fn summary(has_error: bool) -> WindowSummary {
         in_flight_recorded: 1.0,
         intervals: Vec::new(),
         failures: Vec::new(),
+        retry_after: RetryAfter::default(),
         first_failures: Vec::new(),
     }
 }

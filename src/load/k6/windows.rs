@@ -13,7 +13,7 @@ use super::journeys::Ended;
 use super::stretches::Stretch;
 use crate::load::plan::Tick;
 use crate::measure::{
-    Counts, Latencies, LatencyFrom, Outcome, Recorder, Sample, Unpaced, WindowSummary,
+    Counts, Latencies, LatencyFrom, Outcome, Recorder, RetryAfter, Sample, Unpaced, WindowSummary,
 };
 
 /// So many of the last failures are kept.
@@ -209,6 +209,7 @@ impl Windows {
             // k6 drops an iteration when all its virtual users wait for answers.
             held_back: recorded.dropped,
             outside: 0,
+            retry_after: RetryAfter::default(),
             // There is no second source for this: k6's own count of users holds idle ones.
             in_flight: under_way,
             in_flight_recorded: under_way,

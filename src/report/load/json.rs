@@ -40,6 +40,11 @@ impl LoadReport {
             "arrivals": summary.arrivals,
             "not_attempted": summary.not_attempted,
             "outside_window": summary.outside,
+            "retry_after": summary.retry_after.words().map(|_| json!({
+                "answers": summary.retry_after.answers,
+                "shortest_s": summary.retry_after.shortest.as_secs(),
+                "longest_s": summary.retry_after.longest.as_secs(),
+            })),
             "generator_cpu_s": summary.generator_cpu.as_secs_f64(),
             "generator_wait_s": summary.generator_wait.map(|waited| waited.as_secs_f64()),
             "generator_cpu_us_per_request": held.cpu_us_per_request(),

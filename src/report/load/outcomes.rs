@@ -44,6 +44,7 @@ pub(super) fn failures(held: &HeldLoad, screen: Screen) -> Vec<String> {
         // Colours stay clear of what is aligned: they have no width.
         *line = screen.paint(Ink::Bad, line);
     }
+    lines.extend(held.summary.retry_after.words());
     lines
 }
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::load::{Arrivals, LoadModel};
 use crate::measure::{
     Crossed, ErrorClass, Figures, Interval, LatencyFigures, LatencyFrom, Outcome, Pacing, Recorder,
-    Sample, WindowSummary, judge,
+    RetryAfter, Sample, WindowSummary, judge,
 };
 use crate::threshold::Threshold;
 
@@ -71,6 +71,7 @@ fn held(model: LoadModel, seconds: u32, step: Option<u32>) -> HeldLoad {
         in_flight_recorded: 1.0,
         intervals: recorder.into_intervals(),
         failures: Vec::new(),
+        retry_after: RetryAfter::default(),
         first_failures: vec![(
             Outcome::Error(ErrorClass::Status),
             "create: status 500, expected 201:\nboom".to_owned(),
