@@ -356,7 +356,33 @@ mod tests {
         ]
         .map(|(name, text)| content(name, text).unwrap_err())
         .into();
-        insta::assert_snapshot!(shown.join("\n--\n"), @"");
+        insta::assert_snapshot!(shown.join("\n--\n"), @r#"
+        a.csv:1:1: the data file has no row
+        --
+        a.csv:1:1: two columns are named `name`
+          hint: the first line of a CSV file names its columns
+        a.csv:1:1: column 3 has no name
+          hint: the first line of a CSV file names its columns
+        --
+        a.csv:2:1: the row has 1 values, and the file has 2 columns
+        a.csv:4:1: the row has 3 values, and the file has 2 columns
+        --
+        a.csv:2:3: a value in quotes that does not end, or has text behind its end
+        --
+        a.csv:2:3: a value in quotes that does not end, or has text behind its end
+        --
+        a.json:1:1: this is no list of rows: invalid type: map, expected a sequence at line 1 column 0
+          hint: such as [{ "name": "a" }, { "name": "b" }]
+        --
+        a.json:1:1: the data file has no row
+        --
+        a.json:1:1: row 2 has no `a`
+        a.json:1:1: row 2 has `b`, which the first row has not
+        a.json:1:1: `a` of row 3 is null
+        --
+        a.json:1:2: this is no list of rows: invalid type: integer `1`, expected a map at line 1 column 2
+          hint: such as [{ "name": "a" }, { "name": "b" }]
+        "#);
     }
 
     proptest::proptest! {

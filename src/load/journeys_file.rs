@@ -11,7 +11,7 @@ use indexmap::IndexMap;
 use super::data::{self, DataSet, Pick};
 use super::step_file::{Step, read_step};
 use super::workload::{OnFailure, SetupScope, WeightOf};
-use super::workload_file::{RESERVED_TABLE_NAMES, Shared};
+use super::workload_file::Shared;
 use crate::toml_file::{Entry, Notes, Table};
 
 /// A journey whose steps are not expanded yet.
@@ -151,7 +151,7 @@ fn read_journey(
         if weight < 0.0 {
             table.wrong(&entry, "a number that is 0 or more", notes);
         }
-        Some(weight)
+        Some(weight).filter(|weight| *weight >= 0.0)
     });
     let on_failure = read_on_failure(&mut table, on_failure, notes);
     let steps = table
@@ -226,10 +226,10 @@ pub(super) fn read_data(
         .and_then(|entry| Table::of(&entry, "[data]", notes));
     for entry in named.map(|named| named.entries()).unwrap_or_default() {
         let name = entry.key;
-        if RESERVED_TABLE_NAMES.contains(&name) || name.contains(['.', '$', '{', '}']) {
+        if name.contains(['.', '$', '{', '}']) {
             notes.add(
                 entry.key_at,
-                format!("a data file cannot be called `{name}` (allowed: a name without dots)"),
+                format!("a data file cannot be called `{name}` (allowed: a name without dots, dollars and braces)"),
             );
             continue;
         }

@@ -32,8 +32,7 @@ use crate::toml_file::{self, Entry, Notes, Quoted, Table, integer_of};
 /// Keys of the format that are reserved and not built yet.
 const LATER_KEYS: [&str; 1] = ["teardown"];
 /// First parts of names that `${}` reads in another way.
-pub(super) const RESERVED_TABLE_NAMES: [&str; 6] =
-    ["env", "data", "uuid", "counter", "random", "user"];
+const RESERVED_TABLE_NAMES: [&str; 6] = ["env", "data", "uuid", "counter", "random", "user"];
 /// A journey longer than this is a mistake in a loop, not a wish.
 const MOST_OPERATIONS: usize = 10_000;
 

@@ -134,21 +134,21 @@ path = "/${resource.id}/${id"
     w.toml:2:17: `refused` in the workload must be an HTTP status from 100 to 599 or a list of them, not the number 42
     w.toml:4:8: the data file users.csv cannot be read: entity not found
       hint: data files are UTF-8 and relative to the workload file
-    w.toml:8:1: unknown key `metod` in [[step]] number 1
+    w.toml:9:1: unknown key `metod` in [[step]] number 1
       hint: did you mean `method`?
-    w.toml:9:8: the path "fhir" does not start with `/`
+    w.toml:10:8: the path "fhir" does not start with `/`
       hint: the server's address comes from the target, a step has the path alone
-    w.toml:10:8: `each` in [[step]] number 1 names the table `resorce`, which is not there
+    w.toml:11:8: `each` in [[step]] number 1 names the table `resorce`, which is not there
       hint: did you mean `resource`?
-    w.toml:12:11: a path cannot hold ' '
+    w.toml:13:11: a path cannot hold ' '
       hint: write it percent-encoded, as `%20` for a space
-    w.toml:13:9: `think` in [[step]] number 2: `5` is not a duration (allowed: numbers with us, ms, s, m or h, such as 500ms, 45s, 1m30s)
-    w.toml:14:21: `status` in `expect` of [[step]] number 2 must be an HTTP status from 100 to 599 or a list of them, not the number 1000
-    w.toml:14:36: `id` is not a JSON path: it does not start with `$` (allowed: `$.name`, `$['a name']`, `$[0]`)
-    w.toml:16:10: `method` in [[step]] number 3 must be "GET", "POST", "PUT", "DELETE", "PATCH", "HEAD" or "OPTIONS", not the text "post"
-    w.toml:17:10: `${resource.type}` is a field of the table `resource`, and this step has no `each = "resource"`
-    w.toml:19:1: [[step]] number 3 has both `body` and `json` (allowed: one body)
-    w.toml:22:25: `${` without its `}`
+    w.toml:14:9: `think` in [[step]] number 2: `5` is not a duration (allowed: numbers with us, ms, s, m or h, such as 500ms, 45s, 1m30s)
+    w.toml:15:21: `status` in `expect` of [[step]] number 2 must be an HTTP status from 100 to 599 or a list of them, not the number 1000
+    w.toml:15:36: `id` is not a JSON path: it does not start with `$` (allowed: `$.name`, `$['a name']`, `$[0]`)
+    w.toml:17:10: `method` in [[step]] number 3 must be "GET", "POST", "PUT", "DELETE", "PATCH", "HEAD" or "OPTIONS", not the text "post"
+    w.toml:18:10: `${resource.type}` is a field of the table `resource`, and this step has no `each = "resource"`
+    w.toml:20:1: [[step]] number 3 has both `body` and `json` (allowed: one body)
+    w.toml:23:25: `${` without its `}`
     "#);
 }
 

@@ -106,6 +106,6 @@ fn what_is_wrong_with_the_script_s_own_keys_is_told_at_once() {
     insta::assert_snapshot!(wrong(&LEAST.replacen(WORKLOAD, "workload = 'w.toml'\nk6_binary = 'k6'", 1)), @"m.toml:11:1: `k6_binary` in [load] belongs to `k6`, which is not there");
     insta::assert_snapshot!(wrong(&LEAST.replacen(PHASE, "closed = { users = 16 }\nduration = '45s'\nfrom = '3s'", 1)), @r#"
     m.toml:18:1: unknown key `from` in [[phase]] "stress"
-      hint: allowed here: name, window, answers, profile, stages, open, closed, duration
+      hint: allowed here: name, window, answers, profile, beside, stages, open, closed, duration
     "#);
 }
