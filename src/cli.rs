@@ -180,16 +180,16 @@ pub struct ReportArgs {
     pub run: String,
     /// Print figures of a part of each window instead, which begins this far into it
     /// (whole seconds, such as 10s)
-    #[arg(long, value_name = "DURATION", group = "part", value_parser = parse_whole_seconds)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_whole_seconds)]
     pub from: Option<u32>,
     /// And ends this far into it (default: with the window)
-    #[arg(long, value_name = "DURATION", group = "part", value_parser = parse_whole_seconds)]
+    #[arg(long, value_name = "DURATION", value_parser = parse_whole_seconds)]
     pub to: Option<u32>,
     /// With --from or --to: print JSON, with every operation
-    #[arg(long, requires = "part")]
+    #[arg(long)]
     pub json: bool,
     /// With --from or --to: print CSV, with every operation
-    #[arg(long, requires = "part", conflicts_with = "json")]
+    #[arg(long, conflicts_with = "json")]
     pub csv: bool,
     /// Folder that holds results/ and charts/
     #[arg(long, value_name = "DIR", default_value = ".")]

@@ -21,6 +21,11 @@ pub(super) fn report(arguments: &ReportArgs, printer: Printer) -> Result<Outcome
             to_s: arguments.to,
         };
         print_parts(&folder, asked, arguments, printer)?;
+    } else if arguments.json || arguments.csv {
+        let what = anyhow::anyhow!("--json and --csv are for parts of windows");
+        return Err(
+            AppError::input(what).hint("give --from or --to; --from 0s is the whole of each")
+        );
     } else {
         draw(&folder, printer, true)?;
     }
