@@ -7,7 +7,7 @@
 //! `step_file`, `expand`, `template`, `json_body` (what is sent),
 //! `prepare` (made ready), `generator` with `conductor` (threads and phases),
 //! `seed` (journeys without windows), `thread`, `slot`, `journey`, `closed`, `open`
-//! with `arrivals`, `fine_timer` (one load thread), `request`, `answer` (bytes), `client` (one
+//! with `arrivals`, `fine_timer`, `failure_notes` (one load thread), `request`, `answer` (bytes), `client` (one
 //! connection), `pinning` (threads kept on CPUs); and `k6`, load that a script makes.
 mod answer;
 mod arrivals;
@@ -15,6 +15,7 @@ mod client;
 mod closed;
 mod conductor;
 mod expand;
+mod failure_notes;
 mod fine_timer;
 mod generator;
 mod journey;
