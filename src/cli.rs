@@ -235,6 +235,10 @@ service does, and are timed from when they were due. -c, -q, -z, -n, -m, -d, -H 
 /// `load`
 #[derive(Debug, Args)]
 #[command(after_help = LOAD_EXAMPLES)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag that stands on the command line or does not"
+)]
 pub struct LoadArgs {
     /// A workload file, or a URL to ask again and again
     pub workload: String,

@@ -126,10 +126,7 @@ impl Environment {
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
             .iter()
             .find_map(|name| self.variable(name));
-        locale.is_none_or(|locale| {
-            let locale = locale.to_ascii_lowercase();
-            locale.contains("utf-8") || locale.contains("utf8")
-        })
+        takes_unicode(locale)
     }
 }
 
@@ -137,4 +134,30 @@ impl Environment {
 fn columns_of(stream: &impl rustix::fd::AsFd) -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(stream).ok()?;
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+fn takes_unicode(locale: Option<&str>) -> bool {
+    locale.is_none_or(|locale| {
+        let locale = locale.to_ascii_lowercase();
+        locale.contains("utf-8") || locale.contains("utf8")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_locale_without_utf_8_gets_ascii() {
+        for (locale, takes) in [
+            (None, true),
+            (Some("C.UTF-8"), true),
+            (Some("de_CH.utf8"), true),
+            (Some("C"), false),
+            (Some("POSIX"), false),
+            (Some("en_US.ISO-8859-1"), false),
+        ] {
+            assert_eq!(takes_unicode(locale), takes, "{locale:?}");
+        }
+    }
 }

@@ -220,3 +220,99 @@ fn named(choice: ProfileChoice) -> Profile {
         ProfileChoice::Breakpoint => Profile::Breakpoint,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    /// Name, whether it is measured, what a ramp begins with, load, seconds, rules that end it.
+    type Told = (String, bool, Option<f64>, f64, f64, usize);
+
+    fn told(flags: &[&str]) -> Vec<Told> {
+        let fixed = ["nightsweep", "load", "http://h/"];
+        let cli = Cli::try_parse_from(fixed.iter().chain(flags)).unwrap();
+        let Command::Load(arguments) = cli.command else {
+            panic!("it is another command");
+        };
+        let planned = planned(&arguments).unwrap_or_else(|error| panic!("{}", error.text()));
+        let tell = |own: Planned| {
+            let Planned { phase, .. } = own;
+            (
+                phase.name,
+                phase.window,
+                phase.ramp_from,
+                amount(phase.model),
+                phase.duration.as_secs_f64(),
+                phase.abort_on.len(),
+            )
+        };
+        planned.into_iter().map(tell).collect()
+    }
+
+    fn phase(name: &str, is_window: bool, from: Option<f64>, load: f64, seconds: f64) -> Told {
+        (name.to_owned(), is_window, from, load, seconds, 0)
+    }
+
+    #[test]
+    fn one_load_is_one_window_behind_its_warm_up() {
+        assert_eq!(told(&[]), [phase("window", true, None, 10.0, 10.0)]);
+        assert_eq!(
+            told(&["-q", "50", "-n", "100", "--warm-up", "3s"]),
+            [
+                phase("warm-up", false, None, 50.0, 3.0),
+                phase("window", true, None, 50.0, 2.0),
+            ]
+        );
+    }
+
+    #[test]
+    fn stages_become_ramps_and_steps_and_only_steps_are_judged() {
+        let mut expected = vec![
+            phase("warm-up", false, None, 4.0, 1.0),
+            phase("ramp to step 1 of 2", false, Some(4.0), 4.0, 2.0),
+            phase("step 1 of 2", true, None, 4.0, 5.0),
+            phase("ramp to step 2 of 2", false, Some(4.0), 8.0, 2.0),
+            phase("step 2 of 2", true, None, 8.0, 5.0),
+        ];
+        expected[2].5 = 1;
+        expected[4].5 = 1;
+        let stages = [
+            "--stage",
+            "4 users, ramp 2s, hold 5s",
+            "--stage",
+            "8 users, ramp 2s, hold 5s",
+        ];
+        let more = [
+            "--warm-up",
+            "1s",
+            "--threshold",
+            "max < 1s",
+            "--abort-after",
+            "1s",
+        ];
+        assert_eq!(told(&[&stages[..], &more].concat()), expected);
+    }
+
+    #[test]
+    fn a_profile_with_one_step_is_one_window() {
+        assert_eq!(
+            told(&[
+                "--profile",
+                "load",
+                "-c",
+                "20",
+                "--ramp",
+                "1s",
+                "--hold",
+                "2s"
+            ]),
+            [
+                phase("ramp to window", false, Some(0.0), 20.0, 1.0),
+                phase("window", true, None, 20.0, 2.0),
+            ]
+        );
+    }
+}

@@ -9,7 +9,7 @@
 //! `decode` (what must come back), `generator` with `conductor` (threads and phases),
 //! `seed` (journeys without windows), `mix` (which journey is next), `setup` with `sure`
 //! (what comes before), `thread` with `thread_plan`, `slot`, `journey` with `repeat`, `closed`, `open`
-//! with `arrivals`, `fine_timer` (one load thread), `request`, `answer` (bytes), `client` (one
+//! with `arrivals`, `fine_timer`, `failure_notes` (one load thread), `request`, `answer` (bytes), `client` (one
 //! connection), `exchange` with `cookies` and `retry_after` (around a request), `pinning`
 //! (threads kept on CPUs), `self_test` (what a load core can do); and `k6`, load that a script makes.
 mod answer;
@@ -25,6 +25,7 @@ mod exchange;
 mod expand;
 mod expect;
 mod expect_file;
+mod failure_notes;
 mod fine_timer;
 mod generator;
 mod http_date;

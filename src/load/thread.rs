@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::closed;
+use super::failure_notes::FailureNotes;
 use super::fine_timer::FineTimer;
 use super::numbers::Numbers;
 use super::open::{self, OpenState};
@@ -36,9 +37,6 @@ const HOUSEKEEPING: Duration = Duration::from_millis(10);
 const FLUSH_AFTER: Duration = Duration::from_millis(100);
 /// And when so many have gathered: 200 KB.
 const FLUSH_SAMPLES: usize = 4_096;
-/// Failures are put into words at most so often: under a storm of errors the
-/// words would cost more than the requests.
-const FAILURE_EVERY: Duration = Duration::from_millis(50);
 
 /// Longest time between an answer and the next send that is the generator's
 /// ordinary work. Release builds need 1 to 3 us; beyond this it stood still, and
@@ -147,9 +145,7 @@ pub(super) struct Thread {
     phase: Cell<Option<PhaseClock>>,
     batch: RefCell<Batch>,
     flushed: Cell<Instant>,
-    last_failure: Cell<Option<Instant>>,
-    /// Kinds of failures that were noted in the phase.
-    failures_noted: RefCell<Vec<Outcome>>,
+    failure_notes: FailureNotes,
     /// Requests under way when that was told last.
     told_in_flight: Cell<u32>,
     slots: RefCell<Vec<Rc<Slot>>>,
@@ -192,8 +188,7 @@ impl Thread {
             phase: Cell::new(None),
             batch: RefCell::default(),
             flushed: Cell::new(Instant::now()),
-            last_failure: Cell::new(None),
-            failures_noted: RefCell::default(),
+            failure_notes: FailureNotes::default(),
             told_in_flight: Cell::new(0),
             slots: RefCell::default(),
             seats: RefCell::new(seats),
@@ -390,30 +385,24 @@ impl Thread {
         }
     }
 
-    /// Notes a failure in words: the first of its kind, else unless one was noted just now.
+    /// Notes a failure in words, unless words were made of others like it just now.
+    ///
+    /// `what`: `None` where it is no request's of the phase.
     pub(super) fn note_failure(
         &self,
-        now: Instant,
-        outcome: Option<Outcome>,
+        at: Instant,
+        what: Option<Outcome>,
         words: impl FnOnce() -> String,
     ) {
-        let is_due = self
-            .last_failure
-            .get()
-            .is_none_or(|last| now.saturating_duration_since(last) >= FAILURE_EVERY);
-        let new = outcome.filter(|outcome| !self.failures_noted.borrow().contains(outcome));
-        if is_due || new.is_some() {
-            self.last_failure.set(Some(now));
-            self.batch.borrow_mut().failures.push((outcome, words()));
+        if self.failure_notes.takes(at, what) {
+            self.batch.borrow_mut().failures.push((what, words()));
         }
-        self.failures_noted.borrow_mut().extend(new);
     }
 
     fn begin(self: &Rc<Self>, clock: PhaseClock) {
         self.phase.set(Some(clock));
         self.totals.take();
-        self.last_failure.set(None);
-        self.failures_noted.take();
+        self.failure_notes.clear();
         // Whoever collects for this phase has heard nothing yet.
         self.told_in_flight.set(u32::MAX);
         *self.drain.borrow_mut() = Drain {
@@ -507,13 +496,8 @@ impl Thread {
     fn flush(&self) {
         self.flushed.set(Instant::now());
         let mut batch = self.batch.take();
-        let is_out = |slot: &Rc<Slot>| slot.deadline.get().is_some();
-        let n_out = self
-            .slots
-            .borrow()
-            .iter()
-            .filter(|slot| is_out(slot))
-            .count();
+        let is_out = |slot: &&Rc<Slot>| slot.deadline.get().is_some();
+        let n_out = self.slots.borrow().iter().filter(is_out).count();
         let n_out = u32::try_from(n_out).unwrap_or(u32::MAX);
         batch.in_flight = (self.index, n_out);
         let is_told = self.told_in_flight.replace(n_out) == n_out;

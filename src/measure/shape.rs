@@ -1,9 +1,9 @@
 //! What a window looked like: second by second, and by how long requests took.
 //!
 //! Everything here is computed from the window's raw evidence, its
-//! [`Interval`](super::Interval)s, so that it agrees with the figures to within a bucket's width.
+//! [`Interval`]s, so that it agrees with the figures to within a bucket's width.
 
-use super::{Latencies, LatencyFigures, Outcome, WindowSummary};
+use super::{Interval, Latencies, LatencyFigures, Outcome, WindowSummary};
 
 /// One second of a window.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -174,7 +174,7 @@ impl WindowSummary {
     fn success_values(&self) -> Vec<(u64, u64)> {
         let successes = self.intervals.iter().filter(|own| is_success(&own.tag));
         let mut values: Vec<(u64, u64)> = successes
-            .flat_map(|interval| interval.values())
+            .flat_map(Interval::values)
             .map(|(value, count)| (*value, u64::from(*count)))
             .collect();
         values.sort_unstable();

@@ -11,9 +11,12 @@ const MOST_LINES: usize = 14;
 /// Fewest columns of the longest bar.
 const FEWEST_COLUMNS: usize = 10;
 
-/// The usual points of everything that is timed.
+/// The usual points of everything that is timed; empty without a success.
 pub(super) fn points(held: &HeldLoad, is_journey: bool) -> Vec<String> {
     let summary = &held.summary;
+    if summary.total.counts.successes == 0 {
+        return Vec::new();
+    }
     let mut table = Table::new(&[
         ("ms", Align::Left),
         ("mean", Align::Right),

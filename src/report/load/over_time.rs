@@ -61,14 +61,14 @@ pub(super) fn chart(held: &HeldLoad, screen: Screen) -> Vec<String> {
     };
     let (lines, most) = row(&|own| own.successes_per_s, HEIGHT);
     let mut chart = Vec::new();
-    for (index, line) in lines.iter().enumerate() {
-        let label = if index == 0 {
-            rate(most)
+    // Without a success there is an axis, for what stands below it.
+    for (index, line) in lines.iter().enumerate().filter(|_| most > 0.0) {
+        let (label, tick) = if index == 0 {
+            (rate(most), '┤')
         } else {
-            String::new()
+            (String::new(), '│')
         };
         let line = screen.paint(Ink::Good, line);
-        let tick = if index == 0 { '┤' } else { '│' };
         chart.push(format!("{label:>LABEL$} {tick}{line}", LABEL = LABEL - 2));
     }
     let n_columns = stretches.len() * widened;
@@ -78,7 +78,12 @@ pub(super) fn chart(held: &HeldLoad, screen: Screen) -> Vec<String> {
         LABEL - 2,
         "─".repeat(n_columns)
     ));
-    chart.push(times(n_columns, held));
+    let each = if n_each > 1 {
+        format!("  (each column is {n_each} s)")
+    } else {
+        String::new()
+    };
+    chart.push(format!("{}{each}", times(n_columns, held)));
     chart.extend(beneath(
         "refused/s",
         &row,

@@ -12,6 +12,8 @@ use crate::units::format_duration;
 
 /// From so many times the measured p99 on what waiting users hid is worth a word.
 const HIDDEN_FACTOR: f64 = 2.0;
+/// Columns of the labels on the left.
+const LABEL: usize = 16;
 
 impl LoadReport {
     /// The report, as wide as the screen.
@@ -103,26 +105,23 @@ fn summary(held: &HeldLoad, screen: Screen) -> Vec<String> {
         Judgement::Valid => Ink::Good,
         Judgement::Suspect | Judgement::Failed => Ink::Bad,
     };
-    let mut lines = vec![label(
-        "verdict",
-        &screen.paint(ink, code(held.verdict.judgement)),
-    )];
+    let verdict = screen.paint(ink, code(held.verdict.judgement));
+    let mut lines = vec![format!("{:<LABEL$}{verdict}", "verdict")];
+    let mut say = |name: &str, text: &str| lines.extend(label(name, text, screen));
     for reason in &held.verdict.reasons {
         let words = format!("{}: {}", reason.code(), words::reason(*reason));
-        lines.push(label("reason", &words));
+        say("reason", &words);
     }
     for flag in &held.verdict.flags {
         let words = format!("{}: {}", flag.code(), words::flag(*flag, held));
-        lines.push(label("flag", &words));
+        say("flag", &words);
     }
     for crossed in &held.crossed {
-        lines.push(label("crossed", &crossed.words()));
+        say("crossed", &crossed.words());
     }
-    lines.push(label(
-        "throughput",
-        &format!("{} successes/s", rate(window.total.throughput_rps)),
-    ));
-    lines.push(label("requests", &ended(held)));
+    let throughput = format!("{} successes/s", rate(window.total.throughput_rps));
+    say("throughput", &throughput);
+    say("requests", &ended(held));
     if counts.errors.total() + counts.abandoned + counts.unsent > 0 {
         let p99 = match window.total.p99_due_ms {
             Some(p99) if p99.is_infinite() => {
@@ -133,7 +132,7 @@ fn summary(held: &HeldLoad, screen: Screen) -> Vec<String> {
                 fine_ms(p99)
             ),
         };
-        lines.push(label("p99 of all due", &p99));
+        say("p99 of all due", &p99);
     }
     let threads = match window.threads {
         1 => "1 load thread".to_owned(),
@@ -142,10 +141,8 @@ fn summary(held: &HeldLoad, screen: Screen) -> Vec<String> {
     let each = held.cpu_us_per_request().map_or_else(String::new, |us| {
         format!(", {} µs of CPU a request", rate(us))
     });
-    lines.push(label(
-        "generator",
-        &format!("{:.2} cores on {threads}{each}", held.generator_cores()),
-    ));
+    let generator = format!("{:.2} cores on {threads}{each}", held.generator_cores());
+    say("generator", &generator);
     lines
 }
 
@@ -172,8 +169,25 @@ fn ended(held: &HeldLoad) -> String {
     text
 }
 
-fn label(name: &str, text: &str) -> String {
-    format!("{name:<16}{text}")
+/// A text behind its label, broken between words where the line is full.
+fn label(name: &str, text: &str, screen: Screen) -> Vec<String> {
+    let mut lines = vec![format!("{name:<LABEL$}")];
+    let mut columns = LABEL;
+    for word in text.split(' ') {
+        let width = word.chars().count();
+        if columns > LABEL && columns + 1 + width > screen.columns {
+            lines.push(" ".repeat(LABEL));
+            columns = LABEL;
+        }
+        let line = lines.last_mut().expect("there is always one");
+        if columns > LABEL {
+            line.push(' ');
+            columns += 1;
+        }
+        line.push_str(word);
+        columns += width;
+    }
+    lines
 }
 
 /// What to try next.

@@ -117,9 +117,10 @@ fn an_open_loop_says_how_long_how_many_when_and_what_failed() {
     open loop, 200 requests/s (Poisson arrivals), for 5 s after a warm-up of 2 s
 
     verdict         valid
-    flag            overloaded: the service did not carry the rate: some requests were late, failed or never left
+    flag            overloaded: the service did not carry the rate: some requests were late, failed or
+                    never left
     flag            errors: more than 1 % of the requests failed
-    flag            too_few: 950 successes are few: p99 rests on fewer than 100 of them (10,000 make it firm)
+    flag            too_few: 950 successes leave fewer than 100 beyond the p99, so that chance moves it
     throughput      190 successes/s
     requests        950 successes · 0 refused · 50 errors · 3 steps not attempted
     p99 of all due  endless: more than 1 % of what was due failed or never left
@@ -140,9 +141,9 @@ fn an_open_loop_says_how_long_how_many_when_and_what_failed() {
         1 ms  1.6 ms        228  24.0 %   24.4 %  ███████████████████████████████████▊
       1.6 ms  2.5 ms        344  36.2 %   60.6 %  ██████████████████████████████████████████████████████
       2.5 ms    4 ms        184  19.4 %   80.0 %  ████████████████████████████▉
-        4 ms  6.3 ms          0  0.00 %   80.0 %
-      6.3 ms   10 ms          0  0.00 %   80.0 %
-       10 ms   16 ms          0  0.00 %   80.0 %
+        4 ms  6.3 ms          0     0 %   80.0 %
+      6.3 ms   10 ms          0     0 %   80.0 %
+       10 ms   16 ms          0     0 %   80.0 %
        16 ms   25 ms         25   2.6 %   82.6 %  ███▉
        25 ms   40 ms         71   7.5 %   90.1 %  ███████████▏
        40 ms   63 ms         94   9.9 %  100.0 %  ██████████████▊

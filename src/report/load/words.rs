@@ -47,7 +47,7 @@ pub(super) fn flag(flag: Flag, held: &HeldLoad) -> String {
         }
         Flag::Errors => "more than 1 % of the requests failed".to_owned(),
         Flag::TooFew if held.is_open() => format!(
-            "{} successes are few: p99 rests on fewer than 100 of them (10,000 make it firm)",
+            "{} successes leave fewer than 100 beyond the p99, so that chance moves it",
             count(held.summary.total.counts.successes)
         ),
         Flag::TooFew => {
@@ -89,7 +89,9 @@ pub(super) fn bound(ns: u64) -> String {
 /// A share: `45.2 %`, `0.01 %`; one that is not nothing never reads as nothing.
 pub(super) fn share(part: u64, whole: u64) -> String {
     let percent = 100.0 * part as f64 / (whole as f64).max(1.0);
-    if part > 0 && percent < 0.01 {
+    if part == 0 {
+        "0 %".to_owned()
+    } else if percent < 0.01 {
         "<0.01 %".to_owned()
     } else if percent < 1.0 {
         format!("{percent:.2} %")
@@ -114,7 +116,7 @@ mod tests {
         assert_eq!(times.map(fine_ms), ["0.056", "1.00", "12.3", "inf", "–"]);
         let bounds = [1_120, 56_000, 3_150_000, 900_000_000_000];
         assert_eq!(bounds.map(bound), ["1.12 µs", "56 µs", "3.15 ms", "900 s"]);
-        assert_eq!(share(0, 0), "0.00 %");
+        assert_eq!(share(0, 0), "0 %");
         assert_eq!(share(1, 1_000_000), "<0.01 %");
         assert_eq!(share(999, 1_000), "99.9 %");
     }
