@@ -23,7 +23,7 @@ use crate::units::format_duration;
 
 /// A service may fill a pool or a page of metrics a moment after it answers.
 const KNOB_LIMIT: Duration = if cfg!(test) {
-    Duration::from_secs(1)
+    Duration::from_secs(3)
 } else {
     Duration::from_secs(10)
 };

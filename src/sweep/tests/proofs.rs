@@ -308,7 +308,7 @@ async fn a_knob_that_is_not_applied_fails_before_any_load_with_both_values_and_t
             .iter()
             .all(|row| row.reason.as_deref() == Some("knob_not_applied"))
     );
-    insta::assert_snapshot!(details(&came)[0], @"`db_pool_size` at http://app:8080/metrics should be 12 and it is 8 (asked for 10 s)");
+    insta::assert_snapshot!(details(&came)[0], @"`db_pool_size` at http://app:8080/metrics should be 12 and it is 8 (asked for 3 s)");
     let loaded = came
         .events
         .iter()
