@@ -4,13 +4,13 @@
 //! `measure` is the only layer below it.
 //!
 //! Read `plan` (what goes in and comes out), `workload` with `workload_file`,
-//! `step_file`, `step_options`, `expect_file`, `expand`, `template`, `encoding`, `json_body`
-//! (what is sent), `prepare` (made ready), `expect` with `decode` (what must come back),
-//! `generator` with `conductor` (threads and phases), `seed` (journeys without windows),
-//! `thread`, `slot`, `journey`, `closed`, `open` with `arrivals`, `fine_timer` (one load
-//! thread), `request`, `answer` (bytes), `client` (one connection), `exchange` with `cookies`
-//! and `retry_after` (around a request), `pinning` (threads kept on CPUs); and `k6`, load
-//! that a script makes.
+//! `step_file`, `step_options`, `expect_file`, `expand`, `template` with
+//! `json_template`, `encoding` and `json_body` (what is sent), `prepare` (made ready),
+//! `expect` with `decode` (what must come back), `generator` with `conductor` (threads and
+//! phases), `seed` (journeys without windows), `thread`, `slot`, `journey`, `closed`, `open`
+//! with `arrivals`, `fine_timer` (one load thread), `request`, `answer` (bytes), `client`
+//! (one connection), `exchange` with `cookies` and `retry_after` (around a request),
+//! `pinning` (threads kept on CPUs); and `k6`, load that a script makes.
 mod answer;
 mod arrivals;
 mod client;
@@ -28,6 +28,7 @@ mod generator;
 mod http_date;
 mod journey;
 mod json_body;
+mod json_template;
 pub mod k6;
 mod once;
 mod open;
