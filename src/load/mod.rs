@@ -4,8 +4,8 @@
 //! `measure` is the only layer below it.
 //!
 //! Read `plan` (what goes in and comes out), `workload` with `workload_file`,
-//! `journeys_file`, `step_file`, `step_options`, `expect_file`, `expand`, `template`,
-//! `encoding`, `json_body`, `data` (what is sent), `prepare` (made ready), `expect` with
+//! `journeys_file`, `step_file`, `step_options`, `expect_file`, `expand`, `template` with
+//! `json_template`, `encoding`, `json_body`, `data` (what is sent), `prepare` (made ready), `expect` with
 //! `decode` (what must come back), `generator` with `conductor` (threads and phases),
 //! `seed` (journeys without windows), `mix` (which journey is next), `setup` with `sure`
 //! (what comes before), `thread` with `thread_plan`, `slot`, `journey` with `repeat`, `closed`, `open`
@@ -34,6 +34,7 @@ mod journeys_file;
 #[cfg(test)]
 mod journeys_tests;
 mod json_body;
+mod json_template;
 pub mod k6;
 #[cfg(test)]
 mod misbehaviour_tests;

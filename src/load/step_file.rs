@@ -272,8 +272,10 @@ fn read_form(
     notes: &mut Notes<'_>,
 ) -> Vec<(String, FormValue)> {
     let mut fields = Vec::new();
-    let form = Table::of(entry, &format!("`form` of {}", step.name()), notes);
-    for entry in form.iter().flat_map(Table::entries) {
+    let Some(form) = Table::of(entry, &format!("`form` of {}", step.name()), notes) else {
+        return fields;
+    };
+    for entry in form.entries() {
         let values = match entry.value.get_ref() {
             DeValue::Array(items) => items.iter().collect(),
             _ => vec![entry.value],
@@ -284,8 +286,7 @@ fn read_form(
                 DeValue::String(_) => read_text(step, &entry, notes).map(FormValue::Text),
                 DeValue::Array(_) | DeValue::Table(_) => {
                     let wanted = "a single value or a list of them";
-                    form.iter()
-                        .for_each(|form| form.wrong(&entry, wanted, notes));
+                    form.wrong(&entry, wanted, notes);
                     None
                 }
                 _ => Some(FormValue::Literal(literal(value, notes))),
