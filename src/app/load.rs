@@ -12,6 +12,7 @@ use super::environment::Environment;
 use super::error::{AppError, Outcome};
 use super::interrupt::Interrupts;
 use super::jobs::{default_load_threads, resolve};
+use super::wire::wire_of;
 use crate::cli::{ArrivalsChoice, LoadArgs};
 use crate::load::{
     AbortRule, Arrivals, LoadModel, LoadPlan, LoadSignal, PhasePlan, RunningLoad, Target, Tick,
@@ -44,6 +45,7 @@ pub(super) async fn load(
     let target = Target {
         addresses: vec![address],
         host: format!("{}:{}", url.host, url.port),
+        wire: wire_of(&arguments.wire, &url)?,
         base_path: url.base_path,
     };
     let mut secrets = Secrets::new(environment.salt());

@@ -27,6 +27,7 @@ mod script;
 mod stack;
 mod state;
 mod up;
+mod wire;
 
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;

@@ -3,13 +3,15 @@
 //! **Invariant**: every request that was begun ends in exactly one outcome, and
 //! a request that belongs to a phase is recorded exactly once.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use super::answer::{Answer, Keep};
-use super::client::{ClientError, Connection, ExchangeError};
+use super::client::{ClientError, ExchangeError};
 use super::closed::{Stay, stay_of};
+use super::connection::{Connection, Dialer};
 use super::plan::LoadModel;
 use super::prepare::{Judged, Ready};
 use super::request::Outgoing;
@@ -203,7 +205,8 @@ async fn request(
     let exchanged = match outgoing {
         Err(why) => Err(ClientError::new(ErrorClass::Template, why)),
         Ok(outgoing) => {
-            let exchange = send(connection, address, &outgoing, operation.keep());
+            let to = (&prepared.dialer, address);
+            let exchange = send(connection, to, &outgoing, operation.keep());
             match slot.guard(exchange).await {
                 Ok(exchanged) => exchanged,
                 Err(cancel) => {
@@ -270,7 +273,7 @@ fn judge(
 /// is then the connection's.
 pub(super) async fn send(
     connection: &mut Option<Connection>,
-    address: std::net::SocketAddr,
+    (dialer, address): (&Dialer, SocketAddr),
     outgoing: &Outgoing<'_>,
     keep: Keep,
 ) -> Result<(), ClientError> {
@@ -281,7 +284,7 @@ pub(super) async fn send(
         let was_open = connection.is_some();
         let open = match connection {
             Some(open) => open,
-            None => connection.insert(Connection::open(address).await?),
+            None => connection.insert(Connection::open(dialer, address).await?),
         };
         match open.exchange(outgoing, keep).await {
             Ok(()) => return Ok(()),

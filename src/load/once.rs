@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use indexmap::IndexMap;
 
 use super::answer::{Answer, Keep};
-use super::client::{ClientError, Connection};
+use super::client::ClientError;
+use super::connection::Connection;
 use super::generator::LoadError;
 use super::journey::send;
 use super::plan::Target;
@@ -103,7 +104,12 @@ pub async fn once(
             Ok(outgoing) => {
                 exchange.request = Some(describe(&outgoing));
                 let sent = Instant::now();
-                let sending = send(&mut connection, address, &outgoing, Keep::All);
+                let sending = send(
+                    &mut connection,
+                    (&prepared.dialer, address),
+                    &outgoing,
+                    Keep::All,
+                );
                 let answer = tokio::time::timeout(timeout, sending).await;
                 exchange.latency = sent.elapsed();
                 match answer {

@@ -8,6 +8,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::answer::{Answer, EXCERPT_BYTES, Keep};
+use super::connection::Dialer;
 use super::json_body;
 use super::plan::Target;
 use super::request::{RequestTemplate, missing};
@@ -20,6 +21,8 @@ use crate::scalar::Scalar;
 /// Everything a load thread needs of a workload.
 #[derive(Debug)]
 pub(super) struct Prepared {
+    /// How connections to the target are made.
+    pub(super) dialer: Dialer,
     pub(super) operations: Vec<Ready>,
     /// Names of operations; a request's index points here.
     pub(super) names: Vec<String>,
@@ -76,7 +79,12 @@ pub(super) fn prepare(
     variables: &IndexMap<String, String>,
 ) -> Result<Prepared, PrepareProblems> {
     let mut problems = PrepareProblems::default();
+    let dialer = Dialer::new(target).unwrap_or_else(|why| {
+        problems.invalid.push(why);
+        Dialer::Plain
+    });
     let mut prepared = Prepared {
+        dialer,
         operations: Vec::with_capacity(workload.operations.len()),
         names: Vec::new(),
         captures: workload.captures.clone(),

@@ -14,7 +14,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::answer::Keep;
-use super::client::Connection;
+use super::connection::Connection;
 use super::generator::LoadError;
 use super::journey::send;
 use super::once::answer_on;
@@ -139,7 +139,8 @@ impl Session {
                 .request
                 .build(&prepared.captures, &mut dynamic, &mut self.buffer)
                 .map_err(failed)?;
-            let sending = send(&mut self.connection, self.address, &outgoing, Keep::All);
+            let to = (&prepared.dialer, self.address);
+            let sending = send(&mut self.connection, to, &outgoing, Keep::All);
             match tokio::time::timeout(self.timeout, sending).await {
                 Ok(sent) => sent.map_err(|error| failed(error.message))?,
                 Err(_) => return Err(failed(format!("no whole answer within {:?}", self.timeout))),

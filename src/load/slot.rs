@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
-use super::client::Connection;
+use super::connection::Connection;
 use super::request::RequestBuffer;
 
 /// Why a request was taken away from its task.

@@ -17,6 +17,7 @@ use crate::cpus::CpuSet;
 use crate::measure::{
     Flag, Judgement, Latencies, LatencyFigures, Pacing, Reason, WindowSummary, judge,
 };
+use crate::tls::Wire;
 
 /// Held by each of these tests: their figures would be those of a host that runs several.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -61,6 +62,7 @@ impl FreezingServer {
                 addresses: vec![address],
                 host: address.to_string(),
                 base_path: String::new(),
+                wire: Wire::default(),
             },
             lateness,
             is_over,
