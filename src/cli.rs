@@ -305,6 +305,9 @@ pub struct LoadArgs {
     /// Seed of random values
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// How requests travel.
+    #[command(flatten)]
+    pub wire: WireArgs,
     /// A value for `${NAME}` of the workload
     #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_setting)]
     pub settings: Vec<(String, String)>,
@@ -337,6 +340,29 @@ pub enum ProfileChoice {
     Soak,
     /// 25 % more with each of 20 steps of 30 s, until a threshold ends it
     Breakpoint,
+}
+
+/// How requests of `load` travel.
+#[derive(Debug, Clone, Default, Args)]
+pub struct WireArgs {
+    /// Speak HTTP/2, one connection a user; a server without TLS must know that it is coming
+    #[arg(long)]
+    pub http2: bool,
+    /// Over TLS: trust these certificates (PEM) in the place of the host's own
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    pub ca: Option<PathBuf>,
+    /// Over TLS: our own certificate (PEM), where the service asks for one
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub cert: Option<PathBuf>,
+    /// The key of --cert (PEM)
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub key: Option<PathBuf>,
+    /// Over TLS: take any certificate
+    #[arg(long)]
+    pub insecure: bool,
+    /// Over TLS: the name the certificate is for, where it is not the target's
+    #[arg(long, value_name = "NAME")]
+    pub server_name: Option<String>,
 }
 
 /// How the arrivals of an open loop are spaced.

@@ -3,7 +3,7 @@
 //! A library for its own binary and tests. In reading order:
 //!
 //! - [`problem`], [`placed`], [`units`], [`scalar`], [`cpus`], [`reported`],
-//!   [`secret`], [`threshold`]: what everybody uses
+//!   [`secret`], [`threshold`], [`tls`]: what everybody uses
 //! - [`toml_file`]: TOML files people write, every mistake with its place
 //! - [`matrix`]: a matrix file, its cells, the plan
 //! - [`stack`]: Compose files to what one cell launches
@@ -37,6 +37,7 @@ pub mod secret;
 pub mod stack;
 pub mod sweep;
 pub mod threshold;
+pub mod tls;
 pub mod toml_file;
 pub mod tree;
 pub mod units;

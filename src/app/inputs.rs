@@ -13,12 +13,14 @@ use super::jobs::check_reached;
 use super::journeys::{check_beside, shared_rows};
 use super::script::Scripts;
 use super::state::{check_kept, check_names, check_stack_state, seed_workload};
+use super::wire::tls_of;
 use crate::cli::MatrixArgs;
 use crate::load::Workload;
 use crate::matrix::{self, Cell, LoadSource, Located, Plan, Sweep};
 use crate::problem::{Location, Problem, Problems, nearest};
 use crate::secret::Secrets;
 use crate::stack::{ComposeFiles, Origins, ResolveRequest, Stack};
+use crate::tls::TlsClient;
 
 /// What was read and fits together.
 #[derive(Debug)]
@@ -44,6 +46,8 @@ pub(super) struct Inputs {
     roots: Vec<String>,
     profiles: Vec<String>,
     shared: Vec<String>,
+    /// TLS for whatever is asked over it.
+    pub(super) tls: Option<TlsClient>,
     /// Names that the services that are started read.
     reached_by_stack: BTreeSet<String>,
 }
@@ -107,6 +111,7 @@ impl Inputs {
             secrets: Secrets::new(environment.salt()),
             environment: environment.variables().clone(),
             reached_by_stack: BTreeSet::new(),
+            tls: tls_of(&sweep, folder, &mut problems),
             sweep,
             matrix_text,
             compose,

@@ -106,7 +106,11 @@ fn job(inputs: &Inputs, isolated: &Isolated, trial: &PlannedTrial) -> Job {
         generator_cpus: cpu_plan.generator_of(&tier).cloned(),
         shares_cpus: cpu_plan.is_shared(&tier),
         asked: sweep.proves.iter().map(place).collect(),
-        knobs: sweep.proves.iter().map(|prove| knob(prove, cell)).collect(),
+        knobs: sweep
+            .proves
+            .iter()
+            .map(|prove| knob(inputs, prove, cell))
+            .collect(),
         phases: inputs
             .plan
             .phases(cell)
@@ -173,12 +177,13 @@ fn place(prove: &Prove) -> LaunchTarget {
     }
 }
 
-fn knob(prove: &Prove, cell: &Cell) -> Knob {
+fn knob(inputs: &Inputs, prove: &Prove, cell: &Cell) -> Knob {
     let url = &prove.url.value;
     Knob {
         url: url.text.clone(),
         place: place(prove),
         path: prove.path.clone(),
+        wire: inputs.wire_to(url),
         reported: prove.reported.clone(),
         expected: prove.equals.of(cell),
     }
@@ -359,12 +364,14 @@ async fn target(inputs: &Inputs) -> Result<TargetSpec, AppError> {
             service: target.host.clone(),
             port: target.port,
             base_path: target.base_path.clone(),
+            wire: inputs.wire_to(target),
         });
     }
     Ok(TargetSpec::Remote {
         address: resolve(&target.host, target.port).await?,
         host: format!("{}:{}", target.host, target.port),
         base_path: target.base_path.clone(),
+        wire: inputs.wire_to(target),
     })
 }
 

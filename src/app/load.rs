@@ -15,6 +15,7 @@ use super::interrupt::Interrupts;
 use super::jobs::{default_load_threads, resolve};
 use super::load_plan::{Planned, planned};
 use super::self_test::{refuse_too_fast, test_generator};
+use super::wire::wire_of;
 use crate::cli::LoadArgs;
 use crate::load::{LoadModel, LoadPlan, LoadSignal, RunningLoad, Target, Workload, once};
 use crate::matrix::TargetUrl;
@@ -42,6 +43,7 @@ pub(super) async fn load(
     let target = Target {
         addresses: vec![address],
         host: format!("{}:{}", url.host, url.port),
+        wire: wire_of(&arguments.wire, &url)?,
         base_path: url.base_path,
     };
     let mut secrets = Secrets::new(environment.salt());

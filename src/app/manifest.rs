@@ -164,6 +164,7 @@ fn settings(plan: &SweepPlan) -> Value {
         "request_timeout_s": settings.request_timeout.as_secs_f64(),
         "drain_s": settings.drain.as_secs_f64(),
         "load_threads": settings.load_threads,
+        "client": plan.workload.as_ref().map(|_| plan.target.wire().client()),
         "max_consecutive_failures": settings.max_consecutive_failures,
         "fail_fast": settings.fail_fast,
         "slo_p99_ms": slo_of_all.and_then(|slo| slo.p99_ms),
@@ -178,15 +179,17 @@ fn target(target: &TargetSpec) -> Value {
             service,
             port,
             base_path,
+            wire,
         } => {
-            json!({ "service": service, "port": port, "base_path": base_path })
+            json!({ "service": service, "port": port, "base_path": base_path, "scheme": wire.scheme(), "http2": wire.http2 })
         }
         TargetSpec::Remote {
             address,
             host,
             base_path,
+            wire,
         } => {
-            json!({ "address": address.to_string(), "host": host, "base_path": base_path })
+            json!({ "scheme": wire.scheme(), "http2": wire.http2, "address": address.to_string(), "host": host, "base_path": base_path })
         }
     }
 }

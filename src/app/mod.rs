@@ -30,6 +30,7 @@ mod self_test;
 mod stack;
 mod state;
 mod up;
+mod wire;
 
 use std::panic::AssertUnwindSafe;
 use std::process::ExitCode;

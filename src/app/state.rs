@@ -391,12 +391,14 @@ async fn seed_spec(inputs: &Inputs, seed: Option<&Seed>) -> Result<Option<SeedSp
                         service: value.host.clone(),
                         port: value.port,
                         base_path: value.base_path.clone(),
+                        wire: inputs.wire_to(value),
                     })
                 }
                 Some(Located { value, .. }) => Some(TargetSpec::Remote {
                     address: resolve(&value.host, value.port).await?,
                     host: format!("{}:{}", value.host, value.port),
                     base_path: value.base_path.clone(),
+                    wire: inputs.wire_to(value),
                 }),
             },
             users: seed.users,

@@ -93,7 +93,8 @@ pub(super) async fn up(
             return Err(error);
         }
     };
-    describe(&launched, printer);
+    let scheme = inputs.wire_to(&inputs.sweep.load.target.value).scheme();
+    describe(&launched, scheme, printer);
     if arguments.detach {
         lease.keep();
         printer.note("it stays up until `nightsweep down`");
@@ -207,9 +208,9 @@ async fn release(lease: Lease<DockerEngine>, printer: Printer) {
     }
 }
 
-fn describe(launched: &Launched, printer: Printer) {
+fn describe(launched: &Launched, scheme: &str, printer: Printer) {
     for target in &launched.targets {
-        printer.data(&format!("http://{target}"));
+        printer.data(&format!("{scheme}://{target}"));
     }
     for warning in &launched.warnings {
         printer.note(&format!("warning: {warning}"));

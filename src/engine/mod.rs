@@ -32,6 +32,7 @@ mod probe;
 mod proof;
 mod reach;
 mod replica;
+mod secure_probe;
 mod support;
 mod teardown;
 mod telemetry;

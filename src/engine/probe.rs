@@ -1,7 +1,8 @@
-//! One readiness request: a plain HTTP GET with a time limit.
+//! One readiness request: an HTTP GET with a time limit.
 //!
 //! It says what came back and judges nothing but the status. It knows an address
-//! and a path, no container. Read `launch/ready.rs` next, which repeats it.
+//! and a path, no container. Over TLS and in HTTP/2 it is sent by `secure_probe`. Read
+//! `launch/ready.rs` next, which repeats it.
 
 use std::error::Error;
 use std::io;
@@ -11,7 +12,9 @@ use std::time::Duration;
 
 use reqwest::header::{CONNECTION, HOST};
 
+use super::secure_probe;
 use crate::problem::chain;
+use crate::tls::Wire;
 
 /// Enough of a body to recognise an error page by, short enough for one line.
 const BODY_HEAD_CHARS: usize = 200;
@@ -28,6 +31,8 @@ pub struct ReadyProbe {
     pub status: u16,
     /// `Host` header, as `app:8080`.
     pub host: String,
+    /// What stands between us and the service.
+    pub wire: Wire,
 }
 
 /// What came back.
@@ -118,6 +123,9 @@ async fn exchange(
     most_bytes: usize,
     is_whole: bool,
 ) -> Result<Page, ProbeFailure> {
+    if probe.wire != Wire::default() {
+        return secure_probe::exchange(address, probe, most_bytes, is_whole).await;
+    }
     let mut answer = client()?
         .get(format!("http://{address}{}", probe.path))
         .header(HOST, &probe.host)
@@ -140,7 +148,7 @@ async fn exchange(
 }
 
 /// What the system said, found below what the client says of it.
-fn failure_of(error: &reqwest::Error) -> ProbeFailure {
+pub(super) fn failure_of(error: &(dyn Error + 'static)) -> ProbeFailure {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(inner) = cause {
         if let Some(system) = inner.downcast_ref::<io::Error>() {
@@ -173,6 +181,7 @@ mod tests {
             path: "/health?deep=1".to_owned(),
             status: 200,
             host: "app:8080".to_owned(),
+            wire: Wire::default(),
         }
     }
 

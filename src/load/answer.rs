@@ -10,6 +10,8 @@
 
 use std::cell::RefCell;
 
+use http::HeaderMap;
+use http::header::CONTENT_ENCODING;
 use httparse::{ParserConfig, Status};
 
 use super::client::ClientError;
@@ -20,7 +22,7 @@ use crate::measure::ErrorClass;
 /// Far above what a step can want to look into, far below the host's memory.
 pub(super) const MOST_BODY_BYTES: usize = 64 << 20;
 /// Most bytes of an answer's head, and of the trailers behind its chunks. **Units**: bytes.
-const MOST_HEAD_BYTES: usize = 256 << 10;
+pub(super) const MOST_HEAD_BYTES: usize = 256 << 10;
 /// Most headers of an answer.
 const MOST_HEADERS: usize = 128;
 /// Most interim answers before the answer itself.
@@ -55,6 +57,50 @@ pub(super) struct Answer {
 }
 
 impl Answer {
+    /// Forgets what it was.
+    pub(super) fn clear(&mut self) {
+        for buffer in [&mut self.head, &mut self.body] {
+            buffer.clear();
+            buffer.shrink_to(KEPT_CAPACITY);
+        }
+        self.body_bytes = 0;
+        self.is_encoded = false;
+    }
+
+    /// Takes a head that came in another form than HTTP/1.1 has.
+    pub(super) fn begin(&mut self, status: u16, headers: &HeaderMap) {
+        self.clear();
+        self.status = status;
+        self.is_encoded = headers.contains_key(CONTENT_ENCODING);
+        for (name, value) in headers {
+            for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+                self.head.extend_from_slice(part);
+            }
+        }
+    }
+
+    /// Takes the next bytes of the body.
+    ///
+    /// **Errors**: more than can be kept.
+    pub(super) fn store(&mut self, bytes: &[u8], keep: Keep) -> Result<(), ClientError> {
+        self.body_bytes += bytes.len() as u64;
+        let body = &mut self.body;
+        match keep {
+            Keep::Excerpt => {
+                let room = EXCERPT_BYTES.saturating_sub(body.len());
+                body.extend_from_slice(&bytes[..bytes.len().min(room)]);
+            }
+            Keep::All if body.len() + bytes.len() > MOST_BODY_BYTES => {
+                return Err(ClientError::new(
+                    ErrorClass::Body,
+                    format!("the answer is longer than {MOST_BODY_BYTES} bytes"),
+                ));
+            }
+            Keep::All => body.extend_from_slice(bytes),
+        }
+        Ok(())
+    }
+
     pub(super) fn status(&self) -> u16 {
         self.status
     }
@@ -149,12 +195,7 @@ impl AnswerReader {
     ///
     /// `answers_head`: the request's method is HEAD, so no body follows.
     pub(super) fn begin(&mut self, keep: Keep, answers_head: bool) {
-        for buffer in [&mut self.answer.head, &mut self.answer.body] {
-            buffer.clear();
-            buffer.shrink_to(KEPT_CAPACITY);
-        }
-        self.answer.body_bytes = 0;
-        self.answer.is_encoded = false;
+        self.answer.clear();
         self.state = State::Head;
         self.keep = keep;
         self.answers_head = answers_head;
@@ -171,6 +212,11 @@ impl AnswerReader {
     /// Whether nothing of the answer has come yet.
     pub(super) fn is_untouched(&self) -> bool {
         self.state == State::Head && self.answer.head.is_empty() && self.n_interim == 0
+    }
+
+    /// Whether the end of the connection is all that ends the body.
+    pub(super) fn ends_at_close(&self) -> bool {
+        self.state == State::UntilClose
     }
 
     /// Whether another request may follow on the same connection.
@@ -204,7 +250,7 @@ impl AnswerReader {
                 State::Sized(left) => self.take_data(bytes, left, State::Sized)?,
                 State::ChunkData(left) => self.take_data(bytes, left, State::ChunkData)?,
                 State::UntilClose => {
-                    self.store(bytes)?;
+                    self.answer.store(bytes, self.keep)?;
                     bytes.len()
                 }
                 State::Trailer(length) => self.take_trailer(bytes, length)?,
@@ -263,13 +309,11 @@ impl AnswerReader {
             if n_before == 0 {
                 self.answer.head.extend_from_slice(bytes);
             }
-            if self.answer.head.len() > MOST_HEAD_BYTES {
-                return Err(protocol(format!(
-                    "the head of the answer is longer than {MOST_HEAD_BYTES} bytes"
-                )));
-            }
+            check_head_length(self.answer.head.len())?;
             return Ok(bytes.len());
         };
+        // However it was cut, the same head is too long.
+        check_head_length(head.length)?;
         if n_before == 0 {
             self.answer.head.extend_from_slice(&bytes[..head.length]);
         } else {
@@ -299,7 +343,7 @@ impl AnswerReader {
         state: fn(u64) -> State,
     ) -> Result<usize, ClientError> {
         let n = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
-        self.store(&bytes[..n])?;
+        self.answer.store(&bytes[..n], self.keep)?;
         let left = left - n as u64;
         self.state = match (left, self.state) {
             (0, State::Sized(_)) => State::Done,
@@ -307,25 +351,6 @@ impl AnswerReader {
             _ => state(left),
         };
         Ok(n)
-    }
-
-    fn store(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
-        self.answer.body_bytes += bytes.len() as u64;
-        let body = &mut self.answer.body;
-        match self.keep {
-            Keep::Excerpt => {
-                let room = EXCERPT_BYTES.saturating_sub(body.len());
-                body.extend_from_slice(&bytes[..bytes.len().min(room)]);
-            }
-            Keep::All if body.len() + bytes.len() > MOST_BODY_BYTES => {
-                return Err(ClientError::new(
-                    ErrorClass::Body,
-                    format!("the answer is longer than {MOST_BODY_BYTES} bytes"),
-                ));
-            }
-            Keep::All => body.extend_from_slice(bytes),
-        }
-        Ok(())
     }
 
     /// One byte of the lines between chunks.
@@ -402,6 +427,15 @@ fn after_size(size: u64) -> State {
         0 => State::Trailer(0),
         size => State::ChunkData(size),
     }
+}
+
+fn check_head_length(n_bytes: usize) -> Result<(), ClientError> {
+    if n_bytes > MOST_HEAD_BYTES {
+        return Err(protocol(format!(
+            "the head of the answer is longer than {MOST_HEAD_BYTES} bytes"
+        )));
+    }
+    Ok(())
 }
 
 fn protocol(message: impl Into<String>) -> ClientError {

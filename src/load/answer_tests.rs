@@ -273,6 +273,15 @@ fn nothing_grows_without_bounds() {
         endless("HTTP/1.1 200 OK\r\n\r\n", &"x".repeat(99_999)),
         text("the answer is longer than 67108864 bytes")
     );
+    let long = format!(
+        "HTTP/1.1 200 OK\r\nx: {}\r\n\r\n",
+        "y".repeat(MOST_HEAD_BYTES)
+    );
+    for n in [1_000, 1 << 14, 1 << 16, long.len()] {
+        let pieces: Vec<&[u8]> = long.as_bytes().chunks(n).collect();
+        let error = read(&pieces, Keep::Excerpt, false).unwrap_err();
+        assert_eq!(error.class, ErrorClass::Protocol, "in pieces of {n}");
+    }
     // A body of very many small chunks is a body.
     let mut reader = AnswerReader::default();
     reader.begin(Keep::Excerpt, false);

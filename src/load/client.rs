@@ -1,4 +1,4 @@
-//! One HTTP/1.1 connection and one exchange on it.
+//! One plain HTTP/1.1 connection and one exchange on it.
 //!
 //! An exchange of ordinary size is one send and one receive: the request is one piece of
 //! memory, the answer is read into a buffer that all connections of the thread share and
@@ -17,11 +17,12 @@
 use std::cell::RefCell;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use rustix::io::retry_on_intr;
 use rustix::net::{RecvFlags, SendFlags};
-use tokio::io::Interest;
+use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::answer::{Answer, AnswerReader, Keep};
@@ -51,7 +52,7 @@ impl ClientError {
         }
     }
 
-    fn broken(what: &str, error: &io::Error) -> Self {
+    pub(super) fn broken(what: &str, error: &io::Error) -> Self {
         Self::new(ErrorClass::Reset, format!("{what}: {error}"))
     }
 }
@@ -74,18 +75,10 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects, with `TCP_NODELAY`: no request may wait for the last one's ACK.
+    /// Connects.
     pub(super) async fn open(address: SocketAddr) -> Result<Self, ClientError> {
-        let connect_error =
-            |error: &io::Error| ClientError::new(ErrorClass::Connect, format!("connect: {error}"));
-        let stream = TcpStream::connect(address)
-            .await
-            .map_err(|error| connect_error(&error))?;
-        stream
-            .set_nodelay(true)
-            .map_err(|error| connect_error(&error))?;
         Ok(Self {
-            stream,
+            stream: connect(address).await?,
             reader: AnswerReader::default(),
             is_new: true,
         })
@@ -246,4 +239,33 @@ fn receive(stream: &TcpStream, scratch: &mut [u8]) -> io::Result<usize> {
         Some(n) => Ok(n),
         None => tried.map(|()| 0),
     }
+}
+
+/// Connects, with `TCP_NODELAY`: no request may wait for the last one's ACK.
+pub(super) async fn connect(address: SocketAddr) -> Result<TcpStream, ClientError> {
+    let connect_error =
+        |error: &io::Error| ClientError::new(ErrorClass::Connect, format!("connect: {error}"));
+    let stream = TcpStream::connect(address)
+        .await
+        .map_err(|error| connect_error(&error))?;
+    stream
+        .set_nodelay(true)
+        .map_err(|error| connect_error(&error))?;
+    Ok(stream)
+}
+
+/// Reads once and hands on what came; nothing is the end.
+///
+/// Not `try_read`: after a short read a stream knows that there is no more, and spares
+/// the call that would say so.
+pub(super) fn read_into<S: AsyncRead + Unpin, T>(
+    stream: &mut S,
+    cx: &mut Context<'_>,
+    take: impl FnOnce(io::Result<&[u8]>) -> T,
+) -> Poll<T> {
+    SCRATCH.with_borrow_mut(|scratch| {
+        let mut buffer = ReadBuf::new(scratch);
+        let read = ready!(Pin::new(stream).poll_read(cx, &mut buffer));
+        Poll::Ready(take(read.map(|()| buffer.filled())))
+    })
 }

@@ -12,7 +12,8 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use super::answer::{Answer, Keep};
-use super::client::{ClientError, Connection};
+use super::client::ClientError;
+use super::connection::{Connection, Dialer};
 use super::cookies::CookieJar;
 use super::journey::send;
 use super::once::answer_on;
@@ -24,7 +25,8 @@ use crate::measure::ErrorClass;
 #[derive(Debug)]
 pub(super) struct Line<'l> {
     pub(super) connection: &'l mut Option<Connection>,
-    pub(super) address: SocketAddr,
+    /// How connections are made, and where to.
+    pub(super) to: (&'l Dialer, SocketAddr),
     /// Where cookies are kept, if they are.
     pub(super) jar: Option<&'l mut CookieJar>,
     pub(super) trail: Option<&'l mut Trail>,
@@ -57,7 +59,7 @@ pub(super) async fn exchange(
     keep: Keep,
 ) -> Result<(), ClientError> {
     if line.jar.is_none() && line.trail.is_none() && operation.redirects.is_none() {
-        return send(line.connection, line.address, outgoing, keep).await;
+        return send(line.connection, line.to, outgoing, keep).await;
     }
     // Apart, so that the plain case's memory is not that of this one.
     Box::pin(follow(line, outgoing, operation, keep)).await
@@ -77,7 +79,7 @@ async fn follow(
             trail.requests.push(bytes.to_vec());
         }
         let sent = Outgoing::new(&bytes, outgoing.is_head());
-        send(line.connection, line.address, &sent, keep).await?;
+        send(line.connection, line.to, &sent, keep).await?;
         let answer = answer_on(line.connection.as_ref());
         if let Some(jar) = line.jar.as_deref_mut() {
             jar.take(answer, target_of(&request), Instant::now());

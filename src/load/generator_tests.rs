@@ -9,6 +9,7 @@ use crate::load::test_load::{
 use crate::load::test_server::{Got, Reply, TestServer, ok};
 use crate::load::{Target, Workload};
 use crate::measure::{Flag, Judgement, Pacing, judge};
+use crate::tls::Wire;
 
 #[test]
 fn a_closed_loop_counts_what_the_server_counts() {
@@ -182,6 +183,7 @@ fn a_refused_connection_does_not_spin() {
         addresses: vec![unused],
         host: unused.to_string(),
         base_path: String::new(),
+        wire: Wire::default(),
     };
     for on_failure in ["abort", "continue"] {
         let text = format!("on_failure = \"{on_failure}\"\n[[step]]\npath = \"/\"");

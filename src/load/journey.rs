@@ -3,13 +3,15 @@
 //! **Invariant**: every request that was begun ends in exactly one outcome, and
 //! a request that belongs to a phase is recorded exactly once.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use super::answer::Keep;
-use super::client::{ClientError, Connection, ExchangeError};
+use super::client::{ClientError, ExchangeError};
 use super::closed::{Stay, stay_of};
+use super::connection::{Connection, Dialer};
 use super::data::Rows;
 use super::exchange::{Line, exchange};
 use super::numbers::ForWhom;
@@ -282,7 +284,7 @@ async fn request(
         Ok(outgoing) => {
             let line = Line {
                 connection: &mut *connection,
-                address,
+                to: (&prepared.dialer, address),
                 jar: jar.as_deref_mut(),
                 trail: None,
             };
@@ -354,7 +356,7 @@ pub(super) fn no_answer_within(timeout: Duration) -> String {
 /// is then the connection's.
 pub(super) async fn send(
     connection: &mut Option<Connection>,
-    address: std::net::SocketAddr,
+    (dialer, address): (&Dialer, SocketAddr),
     outgoing: &Outgoing<'_>,
     keep: Keep,
 ) -> Result<(), ClientError> {
@@ -365,7 +367,7 @@ pub(super) async fn send(
         let was_open = connection.is_some();
         let open = match connection {
             Some(open) => open,
-            None => connection.insert(Connection::open(address).await?),
+            None => connection.insert(Connection::open(dialer, address).await?),
         };
         match open.exchange(outgoing, keep).await {
             Ok(()) => return Ok(()),

@@ -9,6 +9,7 @@ use crate::load::prepare::prepare;
 use crate::load::request::RequestBuffer;
 use crate::load::template::{Counter, Dynamic};
 use crate::load::workload::Workload;
+use crate::tls::Wire;
 
 const FHIR: &str = "application/fhir+json; charset=utf-8";
 
@@ -31,6 +32,7 @@ fn sent(content_type: &str, body: &str, field: &str, capture: &Value, cell: &str
         addresses: vec!["127.0.0.1:1".parse().unwrap()],
         host: "app".into(),
         base_path: String::new(),
+        wire: Wire::default(),
     };
     let variables: IndexMap<String, String> = workload
         .variables()

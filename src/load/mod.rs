@@ -9,14 +9,15 @@
 //! `decode` (what must come back), `generator` with `conductor` (threads and phases),
 //! `seed` (journeys without windows), `mix` (which journey is next), `setup` with `sure`
 //! (what comes before), `thread` with `thread_plan`, `slot`, `journey` with `repeat`, `closed`, `open`
-//! with `arrivals`, `fine_timer`, `failure_notes` (one load thread), `request`, `answer` (bytes), `client` (one
-//! connection), `exchange` with `cookies` and `retry_after` (around a request), `pinning`
+//! with `arrivals`, `fine_timer`, `failure_notes` (one load thread), `request`, `answer` (bytes), `connection`
+//! with `client`, `tls_connection`, `http2` (one of them), `exchange` with `cookies` and `retry_after` (around a request), `pinning`
 //! (threads kept on CPUs), `self_test` (what a load core can do); and `k6`, load that a script makes.
 mod answer;
 mod arrivals;
 mod client;
 mod closed;
 mod conductor;
+mod connection;
 mod cookies;
 mod data;
 mod decode;
@@ -28,6 +29,7 @@ mod expect_file;
 mod failure_notes;
 mod fine_timer;
 mod generator;
+mod http2;
 mod http_date;
 mod journey;
 mod journeys_file;
@@ -63,14 +65,19 @@ mod step_tests;
 mod sure;
 mod template;
 #[cfg(test)]
+mod test_http2;
+#[cfg(test)]
 mod test_load;
 #[cfg(test)]
 mod test_server;
 mod thread;
 mod thread_plan;
 mod thread_time;
+mod tls_connection;
 #[cfg(test)]
 mod truth_tests;
+#[cfg(test)]
+mod wire_tests;
 mod workload;
 mod workload_file;
 

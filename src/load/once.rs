@@ -10,7 +10,8 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::answer::{Answer, Keep};
-use super::client::{ClientError, Connection};
+use super::client::ClientError;
+use super::connection::{Connection, Dialer};
 use super::cookies::CookieJar;
 use super::data::Rows;
 use super::decode;
@@ -109,7 +110,7 @@ pub async fn once(
         numbers: Numbers::new(fastrand::Rng::new(), Counter::new(0, 1)),
         whom,
         session: Session {
-            address,
+            to: (&prepared.dialer, address),
             timeout,
             connection: None,
             jar: (prepared.cookies != Cookies::Off).then(CookieJar::default),
@@ -147,7 +148,7 @@ struct Once<'a> {
     prepared: &'a Prepared,
     numbers: Numbers,
     whom: ForWhom<'a>,
-    session: Session,
+    session: Session<'a>,
     buffer: RequestBuffer,
 }
 
@@ -235,14 +236,14 @@ impl Once<'_> {
 }
 
 /// What requests are sent on.
-struct Session {
-    address: SocketAddr,
+struct Session<'d> {
+    to: (&'d Dialer, SocketAddr),
     timeout: Duration,
     connection: Option<Connection>,
     jar: Option<CookieJar>,
 }
 
-impl Session {
+impl Session<'_> {
     /// Sends a request and notes what went out; the answer is then the connection's.
     async fn send(
         &mut self,
@@ -253,7 +254,7 @@ impl Session {
         let mut trail = Trail::default();
         let line = Line {
             connection: &mut self.connection,
-            address: self.address,
+            to: self.to,
             jar: self.jar.as_mut(),
             trail: Some(&mut trail),
         };

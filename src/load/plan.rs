@@ -14,6 +14,7 @@ use super::k6::ScriptReport;
 use crate::cpus::CpuSet;
 use crate::measure::{Counts, Crossed, WindowSummary};
 use crate::threshold::Threshold;
+use crate::tls::Wire;
 
 /// Where requests go.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub struct Target {
     pub host: String,
     /// Put before every step's path; empty or starting with `/`, never ending with one.
     pub base_path: String,
+    /// What stands between us and the target.
+    pub wire: Wire,
 }
 
 /// How requests are paced in a phase.

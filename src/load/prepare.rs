@@ -12,6 +12,7 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::answer::{Answer, Keep};
+use super::connection::Dialer;
 use super::data::DataSet;
 use super::decode;
 use super::exchange::Redirects;
@@ -34,6 +35,8 @@ use crate::scalar::Scalar;
 /// Everything a load thread needs of a workload.
 #[derive(Debug)]
 pub(super) struct Prepared {
+    /// How connections to the target are made.
+    pub(super) dialer: Dialer,
     /// Those of all journeys.
     pub(super) operations: Vec<Ready>,
     /// Names of operations; a request's index points here.
@@ -138,7 +141,12 @@ pub(super) fn prepare(
     variables: &IndexMap<String, String>,
 ) -> Result<Prepared, PrepareProblems> {
     let mut problems = PrepareProblems::default();
+    let dialer = Dialer::new(target).unwrap_or_else(|why| {
+        problems.invalid.push(why);
+        Dialer::Plain
+    });
     let mut prepared = Prepared {
+        dialer,
         operations: Vec::new(),
         names: Vec::new(),
         journeys: workload.journeys.clone(),

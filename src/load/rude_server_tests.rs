@@ -10,10 +10,11 @@ use std::time::Instant;
 use super::test_load::{closed, ms, open, plan, run_one, workload};
 use super::test_server::{Got, Reply, TestServer, answer, ok};
 use super::{Target, Workload};
+use crate::tls::Wire;
 
 /// A server that does with each connection what a test says, on a thread of its own.
-fn raw_server(serve: impl Fn(TcpStream) + Send + Sync + Clone + 'static) -> Target {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+pub(super) fn raw_server(serve: impl Fn(TcpStream) + Send + Sync + Clone + 'static) -> Target {
+    let listener = little_listener();
     let address = listener.local_addr().unwrap();
     // Ends with the process of the tests: whoever connects last would have to be awaited.
     std::thread::spawn(move || {
@@ -26,7 +27,24 @@ fn raw_server(serve: impl Fn(TcpStream) + Send + Sync + Clone + 'static) -> Targ
         addresses: vec![address],
         host: address.to_string(),
         base_path: String::new(),
+        wire: Wire::default(),
     }
+}
+
+/// Takes in little that nobody reads, so that a large request is not sent at once.
+fn little_listener() -> TcpListener {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .unwrap();
+    let listener = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(32 << 10).unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        socket.listen(128).unwrap().into_std().unwrap()
+    });
+    listener.set_nonblocking(false).unwrap();
+    listener
 }
 
 /// Reads to the end of a request's head and leaves the rest where it is.
@@ -37,9 +55,9 @@ fn read_head(stream: &mut TcpStream) {
     }
 }
 
-/// A request of 4 MB, more than the system takes in without a reader.
+/// A request of 8 MB, more than the system takes in without a reader.
 fn large_request() -> Workload {
-    let body = "x".repeat(4 << 20);
+    let body = "x".repeat(8 << 20);
     workload(&format!(
         "[[step]]\nmethod = \"POST\"\npath = \"/\"\nbody = \"{body}\"\nexpect = {{ status = 413 }}"
     ))
@@ -107,6 +125,7 @@ fn refused_connections_are_counted_as_they_were_due() {
         addresses: vec![unused],
         host: unused.to_string(),
         base_path: String::new(),
+        wire: Wire::default(),
     };
     let summary = run_one(plan(&target, Workload::get("/"), &[(open(100.0, 10), 400)]));
     let counts = summary.total.counts;

@@ -145,7 +145,10 @@ async fn run_user(
                     },
                 },
                 // Users are spread over the target's containers.
-                address: shared.addresses[user as usize % shared.addresses.len()],
+                to: (
+                    &prepared.dialer,
+                    shared.addresses[user as usize % shared.addresses.len()],
+                ),
                 timeout: plan.timeout,
                 connection: &mut connection,
                 jar: jar.as_mut(),

@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 use super::{LoadError, LoadModel, LoadPlan, LoadSignal, PhasePlan, RunningLoad, Target, Workload};
 use crate::cpus::CpuSet;
 use crate::measure::WindowSummary;
+use crate::tls::Wire;
 
 /// Connections: as many as the comparison with other generators has.
 const USERS: u32 = 32;
@@ -111,6 +112,7 @@ async fn try_once(cpus: Option<CpuSet>) -> Result<Option<SelfTest>, LoadError> {
             addresses: vec![server.address],
             host: server.address.to_string(),
             base_path: String::new(),
+            wire: Wire::default(),
         },
         workload: Arc::new(Workload::get("/")),
         variables: IndexMap::new(),

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Instant;
 
-use super::client::Connection;
+use super::connection::Connection;
 use super::cookies::CookieJar;
 use super::request::RequestBuffer;
 use super::setup::Standing;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::answer::Keep;
-use super::client::Connection;
+use super::connection::{Connection, Dialer};
 use super::cookies::CookieJar;
 use super::exchange::{Line, exchange};
 use super::journey::no_answer_within;
@@ -25,7 +25,8 @@ pub(super) struct Sender<'a> {
     pub(super) prepared: &'a Prepared,
     pub(super) numbers: &'a Numbers,
     pub(super) whom: ForWhom<'a>,
-    pub(super) address: SocketAddr,
+    /// How connections are made, and where to.
+    pub(super) to: (&'a Dialer, SocketAddr),
     /// Longest wait for one answer.
     pub(super) timeout: Duration,
     pub(super) connection: &'a mut Option<Connection>,
@@ -91,7 +92,7 @@ impl Sender<'_> {
         })?;
         let line = Line {
             connection: &mut *self.connection,
-            address: self.address,
+            to: self.to,
             jar: self.jar.as_deref_mut(),
             trail: None,
         };

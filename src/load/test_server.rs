@@ -1,14 +1,20 @@
-//! An HTTP server for tests: counts what it gets and answers as scripted.
+//! An HTTP server for tests, plain or over TLS: counts what it gets and answers as scripted.
+//! `test_http2` has its other half.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use super::plan::Target;
+use super::test_http2::serve_http2;
+use crate::tls::Wire;
 
 /// One request as the server read it.
 #[derive(Debug, Clone)]
@@ -67,10 +73,45 @@ pub(super) struct TestServer {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-type Script = dyn Fn(&Got) -> Reply + Send + Sync;
+pub(super) type Script = dyn Fn(&Got) -> Reply + Send + Sync;
+
+/// What the server speaks.
+#[derive(Debug, Clone)]
+pub(super) enum Over {
+    Plain,
+    Tls(Arc<ServerConfig>),
+    /// Waits before it shakes hands.
+    LateTls(Arc<ServerConfig>, Duration),
+    Http2,
+    Http2Tls(Arc<ServerConfig>),
+}
+
+/// A stream, and the connection below it.
+trait Stream: AsyncRead + AsyncWrite + Unpin {
+    fn tcp(&self) -> &TcpStream;
+}
+
+impl Stream for TcpStream {
+    fn tcp(&self) -> &TcpStream {
+        self
+    }
+}
+
+impl Stream for TlsStream<TcpStream> {
+    fn tcp(&self) -> &TcpStream {
+        self.get_ref().0
+    }
+}
 
 impl TestServer {
     pub(super) fn start(script: impl Fn(&Got) -> Reply + Send + Sync + 'static) -> Self {
+        Self::start_over(Over::Plain, script)
+    }
+
+    pub(super) fn start_over(
+        over: Over,
+        script: impl Fn(&Got) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
@@ -90,11 +131,12 @@ impl TestServer {
                         let (stream, _) = listener.accept().await.unwrap();
                         stream.set_nodelay(true).unwrap();
                         let (seen, script) = (Arc::clone(&server_seen), Arc::clone(&script));
+                        let over = over.clone();
                         tokio::spawn(async move {
                             seen.connections.fetch_add(1, Ordering::SeqCst);
                             let open = seen.open.fetch_add(1, Ordering::SeqCst) + 1;
                             seen.most_open.fetch_max(open, Ordering::SeqCst);
-                            let _ = serve(stream, &seen, script.as_ref()).await;
+                            let _ = serve_over(over, stream, &seen, &script).await;
                             seen.open.fetch_sub(1, Ordering::SeqCst);
                         });
                     }
@@ -107,6 +149,7 @@ impl TestServer {
                 addresses: vec![address],
                 host: address.to_string(),
                 base_path: String::new(),
+                wire: Wire::default(),
             },
             seen,
             stop: Some(stop),
@@ -130,7 +173,37 @@ impl Drop for TestServer {
     }
 }
 
-async fn serve(mut stream: TcpStream, seen: &Seen, script: &Script) -> std::io::Result<()> {
+async fn serve_over(
+    over: Over,
+    stream: TcpStream,
+    seen: &Arc<Seen>,
+    script: &Arc<Script>,
+) -> std::io::Result<()> {
+    match over {
+        Over::Plain => serve(stream, seen, script.as_ref()).await,
+        Over::Http2 => serve_http2(stream, seen, script).await,
+        Over::Tls(config) => serve(secure(config, stream).await?, seen, script.as_ref()).await,
+        Over::Http2Tls(config) => serve_http2(secure(config, stream).await?, seen, script).await,
+        Over::LateTls(config, wait) => {
+            tokio::time::sleep(wait).await;
+            serve(secure(config, stream).await?, seen, script.as_ref()).await
+        }
+    }
+}
+
+async fn secure(
+    config: Arc<ServerConfig>,
+    stream: TcpStream,
+) -> std::io::Result<TlsStream<TcpStream>> {
+    TlsAcceptor::from(config).accept(stream).await
+}
+
+/// Ends a connection as it should be: over TLS by its own word, too.
+async fn close(mut stream: impl Stream) -> std::io::Result<()> {
+    stream.shutdown().await
+}
+
+async fn serve(mut stream: impl Stream, seen: &Seen, script: &Script) -> std::io::Result<()> {
     let mut buffer = Vec::new();
     while let Some(mut got) = read_request(&mut stream, &mut buffer).await? {
         got.index = seen.requests.fetch_add(1, Ordering::SeqCst);
@@ -141,20 +214,24 @@ async fn serve(mut stream: TcpStream, seen: &Seen, script: &Script) -> std::io::
             reply = *then;
         }
         match reply {
-            Reply::Answer(status, body) => stream.write_all(&answer(status, &body)).await?,
+            Reply::Answer(status, body) => write(&mut stream, &answer(status, &body)).await?,
             Reply::AnswerThenClose(status, body) => {
-                return stream.write_all(&answer(status, &body)).await;
+                write(&mut stream, &answer(status, &body)).await?;
+                return close(stream).await;
             }
-            Reply::Raw(text) => stream.write_all(text.as_bytes()).await?,
-            Reply::Bytes(bytes) => stream.write_all(&bytes).await?,
-            Reply::RawThenClose(text) => return stream.write_all(text.as_bytes()).await,
+            Reply::Raw(text) => write(&mut stream, text.as_bytes()).await?,
+            Reply::RawThenClose(text) => {
+                write(&mut stream, text.as_bytes()).await?;
+                return close(stream).await;
+            }
+            Reply::Bytes(bytes) => write(&mut stream, &bytes).await?,
             Reply::Reset(text) => {
-                stream.write_all(text.as_bytes()).await?;
-                return stream.set_zero_linger();
+                write(&mut stream, text.as_bytes()).await?;
+                return stream.tcp().set_zero_linger();
             }
             Reply::Slow(parts, wait) => {
                 for part in parts {
-                    stream.write_all(part.as_bytes()).await?;
+                    write(&mut stream, part.as_bytes()).await?;
                     tokio::time::sleep(wait).await;
                 }
             }
@@ -168,13 +245,18 @@ async fn serve(mut stream: TcpStream, seen: &Seen, script: &Script) -> std::io::
     Ok(())
 }
 
+async fn write(stream: &mut impl Stream, bytes: &[u8]) -> std::io::Result<()> {
+    stream.write_all(bytes).await?;
+    stream.flush().await
+}
+
 pub(super) fn answer(status: u16, body: &str) -> Vec<u8> {
     let length = body.len();
     format!("HTTP/1.1 {status} X\r\nContent-Length: {length}\r\n\r\n{body}").into_bytes()
 }
 
 async fn read_request(
-    stream: &mut TcpStream,
+    stream: &mut impl Stream,
     buffer: &mut Vec<u8>,
 ) -> std::io::Result<Option<Got>> {
     loop {

@@ -18,6 +18,7 @@ use crate::measure::{
     Figures, Flag, Judgement, Latencies, LatencyFigures, LatencyFrom, Pacing, Reason,
     WindowSummary, cut, judge,
 };
+use crate::tls::Wire;
 
 /// Held by each of these tests: their figures would be those of a host that runs several.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -62,6 +63,7 @@ impl FreezingServer {
                 addresses: vec![address],
                 host: address.to_string(),
                 base_path: String::new(),
+                wire: Wire::default(),
             },
             lateness,
             is_over,

@@ -4,6 +4,7 @@ use std::path::Path;
 use super::*;
 use crate::load::plan::Target;
 use crate::load::prepare::prepare;
+use crate::tls::Wire;
 
 fn parse_text(text: &str) -> Result<Workload, Problems> {
     Workload::parse(Path::new("w.toml"), text)
@@ -25,6 +26,7 @@ fn target() -> Target {
         addresses: vec!["127.0.0.1:1".parse().unwrap()],
         host: "app:8080".into(),
         base_path: String::new(),
+        wire: Wire::default(),
     }
 }
 

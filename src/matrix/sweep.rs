@@ -19,6 +19,7 @@ use crate::problem::Location;
 use crate::reported::Reported;
 use crate::scalar::Scalar;
 use crate::threshold::Threshold;
+use crate::tls::TlsSettings;
 use crate::toml_file::Located;
 
 /// A checked matrix file.
@@ -204,6 +205,10 @@ pub struct Load {
     pub drain: Duration,
     /// Load threads, where the user fixed them.
     pub threads: Option<usize>,
+    /// What is to be known of TLS; its paths are relative to the matrix.
+    pub tls: Option<Located<TlsSettings>>,
+    /// Whether HTTP/2 is spoken to the target.
+    pub http2: bool,
 }
 
 /// What makes the load.
@@ -228,14 +233,16 @@ pub struct K6Load {
     pub hosts: Vec<Located<String>>,
 }
 
-/// A plain HTTP address: a service of the stack, or any host.
+/// An HTTP address: a service of the stack, or any host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetUrl {
     /// As the user wrote it.
     pub text: String,
     /// Service or host name; an IPv6 address without its brackets.
     pub host: String,
-    /// Port; 80 unless written.
+    /// Whether it begins with https.
+    pub is_https: bool,
+    /// Port; 80, or 443 over TLS, unless written.
     pub port: u16,
     /// Put before every path; empty, or starting with `/` and not ending with one.
     pub base_path: String,

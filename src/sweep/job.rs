@@ -15,6 +15,7 @@ use crate::load::{LoadModel, PhasePlan, Workload};
 use crate::scalar::Scalar;
 use crate::stack::Stack;
 use crate::threshold::Threshold;
+use crate::tls::Wire;
 
 /// A whole sweep.
 #[derive(Debug)]
@@ -124,6 +125,8 @@ pub enum TargetSpec {
         port: u16,
         /// Put before every path.
         base_path: String,
+        /// What stands between us and it.
+        wire: Wire,
     },
     /// An address outside the stack.
     Remote {
@@ -133,7 +136,18 @@ pub enum TargetSpec {
         host: String,
         /// Put before every path.
         base_path: String,
+        /// What stands between us and it.
+        wire: Wire,
     },
+}
+
+impl TargetSpec {
+    /// What stands between us and it.
+    pub fn wire(&self) -> &Wire {
+        match self {
+            Self::Service { wire, .. } | Self::Remote { wire, .. } => wire,
+        }
+    }
 }
 
 /// When the target counts as ready.

@@ -19,6 +19,7 @@ use crate::event::EventKind;
 use crate::problem::chain;
 use crate::reported::{Reported, is_same_value};
 use crate::stack::Stack;
+use crate::tls::Wire;
 use crate::units::format_duration;
 
 /// A service may fill a pool or a page of metrics a moment after it answers.
@@ -39,6 +40,8 @@ pub struct Knob {
     pub place: LaunchTarget,
     /// Path and query.
     pub path: String,
+    /// What stands between us and the service.
+    pub wire: Wire,
     /// Where the value is in the answer.
     pub reported: Reported,
     /// What it must be.
@@ -246,6 +249,7 @@ async fn ask_container<E: Engine>(
         path: knob.path.clone(),
         status: 200,
         host: format!("{service}:{port}"),
+        wire: knob.wire.clone(),
     };
     let page = match engine.fetch(address, &probe, limit).await {
         Ok(page) => page,

@@ -37,6 +37,7 @@ impl Wanted {
             path: ready.path.clone(),
             status: ready.status,
             host: host_of(&plan.target),
+            wire: plan.target.wire().clone(),
         });
         Self {
             target: place_of(&plan.target),

@@ -280,6 +280,7 @@ impl<E: Engine> Trial<'_, '_, E> {
                 addresses,
                 host: host_of(&plan.target),
                 base_path: base_path_of(&plan.target),
+                wire: plan.target.wire().clone(),
             },
             workload: Arc::clone(workload),
             variables: self.job.variables.clone(),

@@ -212,6 +212,7 @@ async fn send_seed<E: Engine>(
             addresses,
             host: host_of(target),
             base_path: base_path_of(target),
+            wire: target.wire().clone(),
         },
         workload: Arc::clone(&load.workload),
         variables: spec.variables.clone(),

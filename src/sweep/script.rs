@@ -43,6 +43,7 @@ impl JobScript {
                 addresses: addresses_of(&plan.target, launched),
                 host: host_of(&plan.target),
                 base_path: base_path_of(&plan.target),
+                wire: plan.target.wire().clone(),
             },
             hosts: self.hosts.clone(),
             phases: names.zip(self.stretches.iter().cloned()).collect(),

@@ -99,11 +99,28 @@ fn eight_mistakes_get_eight_messages_with_their_places() {
       hint: did you mean `round`?
     matrix.toml:14:31: unknown name `wb`
       hint: did you mean `web`?
-    matrix.toml:18:10: `target` in [load] must start with http://, not be `ftp://app:8080` (allowed: such as http://app:8080)
+    matrix.toml:18:10: `target` in [load] must start with http:// or https://, not be `ftp://app:8080` (allowed: such as http://app:8080)
     matrix.toml:24:20: in `closed` of [[phase]] "stress", `users` is 0, which is no number of virtual users (allowed: 1 to 60000 after rounding)
     matrix.toml:25:12: `duration` in [[phase]] "stress": `5 parsecs` is not a duration (allowed: numbers with us, ms, s, m or h, such as 500ms, 45s, 1m30s)
     9 problems
     "#);
+}
+
+#[test]
+fn files_of_tls_are_read_before_anything_starts() {
+    let wrong = MATRIX.replace(
+        "target = \"http://app:8080\"",
+        "target = \"https://app:8443\"\ntls = { ca = \"none.pem\" }",
+    );
+    let ended = sandbox(&wrong).run(&["check"]).exits(2);
+    let problem = ended.stderr.lines().next().unwrap_or_default();
+    assert!(
+        problem.starts_with("matrix.toml:19:7: read certificates from "),
+        "{}",
+        ended.stderr
+    );
+    let insecure = wrong.replace("ca = \"none.pem\"", "insecure = true");
+    sandbox(&insecure).run(&["check"]).exits(0);
 }
 
 #[test]

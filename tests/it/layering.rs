@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Modules that anyone may use and that use nothing but each other.
-const LEAVES: [&str; 9] = [
+const LEAVES: [&str; 10] = [
     "cpus",
     "placed",
     "problem",
@@ -12,6 +12,7 @@ const LEAVES: [&str; 9] = [
     "scalar",
     "secret",
     "threshold",
+    "tls",
     "toml_file",
     "units",
 ];
@@ -38,7 +39,7 @@ const ARROWS: [(&str, &[&str]); 12] = [
 ];
 
 /// The one home of each heavy crate.
-const HOMES: [(&str, &[&str]); 9] = [
+const HOMES: [(&str, &[&str]); 11] = [
     ("bollard", &["engine"]),
     ("plotters", &["chart"]),
     ("png", &["chart"]),
@@ -47,7 +48,10 @@ const HOMES: [(&str, &[&str]); 9] = [
     ("rhai", &["matrix"]),
     ("saphyr_parser", &["stack"]),
     ("anyhow", &["main", "app"]),
-    ("hyper", &["load"]),
+    // HTTP/2 of the load; requests over TLS that ask whether a service is ready.
+    ("hyper", &["load", "engine"]),
+    ("rustls", &["tls", "load", "engine"]),
+    ("tokio_rustls", &["load", "engine"]),
 ];
 
 fn source_files(folder: &Path, files: &mut Vec<PathBuf>) {

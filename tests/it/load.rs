@@ -2,8 +2,12 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
+use std::sync::Arc;
 
-use crate::support::{Ended, Sandbox};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::support::{Ended, Sandbox, repository};
 
 /// Answers every request of every connection with a status, for as long as the test lives.
 fn server(status: u16) -> String {
@@ -278,4 +282,72 @@ fn an_interrupted_load_says_what_it_saw_and_gives_no_figures() {
         "{}",
         ended.stderr
     );
+}
+
+/// The same as `server` over TLS, with a test certificate for this address.
+fn tls_server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}/x", listener.local_addr().unwrap());
+    let certificate = CertificateDer::from_pem_file(certificate_file("server.pem")).unwrap();
+    let key = PrivateKeyDer::from_pem_file(certificate_file("server.key")).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    let config = Arc::new(config);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let connection = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
+            let mut stream = rustls::StreamOwned::new(connection, stream.unwrap());
+            std::thread::spawn(move || {
+                let mut buffer = [0; 4_096];
+                let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+                while stream.read(&mut buffer).is_ok_and(|n| n > 0)
+                    && stream.write_all(answer).is_ok()
+                {}
+            });
+        }
+    });
+    url
+}
+
+fn certificate_file(name: &str) -> String {
+    let folder = repository().join("tests/fixtures/certificates");
+    folder.join(name).display().to_string()
+}
+
+#[test]
+fn a_load_over_tls_trusts_whom_it_is_told_to() {
+    let sandbox = Sandbox::new();
+    let url = tls_server();
+    let once = |more: &[&str]| sandbox.run(&[&["load", &url, "--once"], more].concat());
+    let (ours, others) = (certificate_file("ca.pem"), certificate_file("own.pem"));
+    once(&["--ca", &ours]).exits(0);
+    once(&["--insecure"]).exits(0);
+    let unknown = once(&["--ca", &others]).exits(4);
+    assert!(
+        unknown
+            .stdout
+            .contains("TLS: nobody we trust has signed the server's certificate"),
+        "{}",
+        unknown.stdout
+    );
+    let json = sandbox
+        .run(&["load", &url, "--ca", &ours, "--duration", "1s", "--json"])
+        .exits(0);
+    let report: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(report["successes"], report["due"], "{report}");
+}
+
+#[test]
+fn flags_of_tls_that_cannot_be_used_are_refused_before_anything_is_sent() {
+    let sandbox = Sandbox::new();
+    let refused = |arguments: &[&str]| sandbox.run(arguments).exits(2).stderr;
+    let plain = refused(&["load", "http://127.0.0.1:9/x", "--insecure"]);
+    assert!(plain.contains("has no TLS to set up"), "{plain}");
+    let missing = refused(&["load", "https://127.0.0.1:9/x", "--ca", "none.pem"]);
+    assert!(missing.contains("none.pem"), "{missing}");
 }

@@ -68,6 +68,7 @@ async fn a_target_on_the_hosts_network_is_measured_there_and_its_limits_are_prov
         path: "/health".to_owned(),
         status: 200,
         host: "app:18080".to_owned(),
+        wire: crate::tls::Wire::default(),
     };
     let request = crate::engine::Launch {
         asked: &[],

@@ -49,6 +49,7 @@ async fn answers(engine: &DockerEngine, launched: &Launched) -> Vec<String> {
         path: "/health".to_owned(),
         status: 200,
         host: "app:8080".to_owned(),
+        wire: crate::tls::Wire::default(),
     };
     let mut answers = Vec::new();
     for address in &launched.targets {

@@ -235,6 +235,7 @@ pub(super) async fn try_launch(
         path: "/health".to_owned(),
         status: 200,
         host: "app:8080".to_owned(),
+        wire: crate::tls::Wire::default(),
     };
     let request = Launch {
         asked: &[],

@@ -45,6 +45,7 @@ pub(super) async fn refuse_taken_port<E: Engine>(
         path: "/".to_owned(),
         status: 200,
         host: "localhost".to_owned(),
+        wire: crate::tls::Wire::default(),
     });
     let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), target.port);
     match engine.probe(address, &probe, PORT_LIMIT).await {

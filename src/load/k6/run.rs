@@ -139,7 +139,7 @@ fn addressed(plan: &ScriptPlan) -> Result<(String, String), LoadError> {
         json!({ "hosts": hosts })
     };
     Ok((
-        format!("http://{authority}{}", target.base_path),
+        format!("{}://{authority}{}", target.wire.scheme(), target.base_path),
         config.to_string(),
     ))
 }

@@ -11,7 +11,7 @@ use toml::de::DeValue;
 use super::beside::beside;
 use super::knobs::parse;
 use super::stages::{EXAMPLE, breakpoint_at, is_staged, stages};
-use super::{k6, section};
+use super::{k6, section, wire};
 use crate::matrix::amount;
 use crate::matrix::expression::Known;
 use crate::matrix::sweep::{
@@ -87,6 +87,7 @@ fn read_load(table: &mut Table<'_>, names: &[String], notes: &mut Notes<'_>) -> 
         .get("threads")
         .and_then(|entry| table.whole(&entry, 1..MAX_THREADS + 1, notes))
         .and_then(|threads| usize::try_from(threads).ok());
+    let (tls, http2) = wire::wire(table, target.as_ref(), notes);
     Some(Load {
         source: source?,
         target: target?,
@@ -94,6 +95,8 @@ fn read_load(table: &mut Table<'_>, names: &[String], notes: &mut Notes<'_>) -> 
         timeout,
         drain,
         threads,
+        tls,
+        http2,
     })
 }
 
@@ -119,6 +122,7 @@ fn source(table: &mut Table<'_>, names: &[String], notes: &mut Notes<'_>) -> Opt
         ("workload", "a script is the workload"),
         ("threads", "k6 has threads of its own"),
         ("timeout", "the script says how long it waits for an answer"),
+        ("http2", "k6 chooses the version of HTTP itself"),
     ] {
         if let Some(other) = table.get(key) {
             notes.add(
@@ -161,16 +165,17 @@ fn ready(entry: &Entry<'_>, notes: &mut Notes<'_>) -> Option<Ready> {
 /// Reads a target; the error goes behind "`target` in \[load\]".
 pub(in crate::matrix) fn target_url(text: &str) -> Result<TargetUrl, String> {
     const ALLOWED: &str = "(allowed: such as http://app:8080)";
-    if text.starts_with("https://") {
-        return Err("with https is not yet supported (allowed: http)".to_owned());
-    }
     if text.contains("${") {
         return Err("cannot hold a template: it is the same for every cell".to_owned());
     }
-    let Some(rest) = text.strip_prefix("http://") else {
-        return Err(format!(
-            "must start with http://, not be `{text}` {ALLOWED}"
-        ));
+    let (is_https, rest) = match text.split_once("://") {
+        Some(("http", rest)) => (false, rest),
+        Some(("https", rest)) => (true, rest),
+        _ => {
+            return Err(format!(
+                "must start with http:// or https://, not be `{text}` {ALLOWED}"
+            ));
+        }
     };
     if let Some(strange) = rest.chars().find(|letter| {
         letter.is_whitespace() || letter.is_control() || ['?', '#', '@', '\\'].contains(letter)
@@ -198,7 +203,13 @@ pub(in crate::matrix) fn target_url(text: &str) -> Result<TargetUrl, String> {
         return Err(format!("has no usable host name {ALLOWED}"));
     }
     let port = match port.strip_prefix(':') {
-        None if port.is_empty() => 80,
+        None if port.is_empty() => {
+            if is_https {
+                443
+            } else {
+                80
+            }
+        }
         Some(digits) if digits.chars().all(|digit| digit.is_ascii_digit()) => digits
             .parse()
             .ok()
@@ -209,6 +220,7 @@ pub(in crate::matrix) fn target_url(text: &str) -> Result<TargetUrl, String> {
     Ok(TargetUrl {
         text: text.to_owned(),
         host: host.to_owned(),
+        is_https,
         port,
         base_path: path.trim_end_matches('/').to_owned(),
     })

@@ -21,6 +21,7 @@ mod state;
 mod tests;
 mod thresholds;
 mod trials;
+mod wire;
 
 pub(super) use load::target_url;
 

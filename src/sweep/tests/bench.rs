@@ -158,6 +158,7 @@ impl Bench {
                 service: "app".to_owned(),
                 port: address.port(),
                 base_path: String::new(),
+                wire: crate::tls::Wire::default(),
             },
             workload: Some(Arc::new(Workload::get("/"))),
             state: StatePlan::Fresh,

@@ -248,6 +248,7 @@ pub(super) fn knob(port: u16, reported: Reported, expected: &str) -> Knob {
             port,
         },
         path: "/metrics".to_owned(),
+        wire: crate::tls::Wire::default(),
         reported,
         expected: expected.to_owned(),
     }

@@ -378,6 +378,7 @@ async fn a_seed_may_be_sent_elsewhere_than_the_load_where_ports_are_published() 
             service: "app".to_owned(),
             port: seed_server.port(),
             base_path: String::new(),
+            wire: crate::tls::Wire::default(),
         };
         let load = SeedLoad {
             workload: bench.plan.workload.clone().unwrap(),

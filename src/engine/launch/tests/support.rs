@@ -116,6 +116,7 @@ pub(super) fn probe() -> ReadyProbe {
         path: "/health".to_owned(),
         status: 200,
         host: "app:8080".to_owned(),
+        wire: crate::tls::Wire::default(),
     }
 }
 

@@ -6,6 +6,7 @@ use super::run::{cut, plan, read, run, server, try_run, turn};
 use crate::load::k6::{K6Error, Script};
 use crate::load::{LoadError, LoadSignal, RunningLoad, Target};
 use crate::measure::{Flag, Judgement, Pacing, judge};
+use crate::tls::Wire;
 
 #[test]
 fn a_server_that_refuses_everything_has_no_success() {
@@ -19,6 +20,7 @@ fn a_server_that_refuses_everything_has_no_success() {
         addresses: vec![address],
         host: String::new(),
         base_path: String::new(),
+        wire: Wire::default(),
     };
     let ran = run("bad/by-cell.js", &target, &[cut(0, None)]);
     // k6 itself is content, and its failing summary changes nothing.

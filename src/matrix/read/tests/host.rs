@@ -36,7 +36,7 @@ fn hosts_and_proofs_are_read() {
 #[test]
 fn mistakes_of_hosts_and_proofs_are_told_at_once() {
     insta::assert_snapshot!(with("[host]\ncpu_mode = 'quotas'\nreserve_cpus = 0\ncpus = 1\n\
-        [[prove]]\nurl = 'https://app/metrics'\nseries = 'a{b}'\nequals = 'x${cpsu}'\n\
+        [[prove]]\nurl = 'https://app/met rics'\nseries = 'a{b}'\nequals = 'x${cpsu}'\n\
         [[prove]]\nurl = 'http://app/m?a b'\nseries = 'a'\njson = '$.a'\nequals = '$cpus'\n\
         [[prove]]\nurl = 'http://app'\nequals = []\n\
         [[prove]]\njson = 'a.b'\n"), @r#"
@@ -44,7 +44,7 @@ fn mistakes_of_hosts_and_proofs_are_told_at_once() {
     m.toml:20:16: `reserve_cpus` in [host] must be a whole number from 1 to 1024, not the number 0
     m.toml:21:1: unknown key `cpus` in [host]
       hint: allowed here: cpu_mode, reserve_cpus
-    m.toml:23:7: `url` in [[prove]] number 1 with https is not yet supported (allowed: http)
+    m.toml:23:7: `url` in [[prove]] number 1 holds the character ' ' (allowed: such as http://app:8080)
     m.toml:24:10: in [[prove]] number 1, `a{b}` is not a series: its labels are not understood (allowed: `name` or `name{label="value"}`)
     m.toml:25:12: `${cpsu}` in `equals` of [[prove]] number 1 is no axis or derived value
       hint: did you mean `${cpus}`?

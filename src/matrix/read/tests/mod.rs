@@ -7,6 +7,7 @@ mod k6;
 mod stages;
 mod state;
 mod thresholds;
+mod wire;
 
 use super::*;
 use crate::matrix::{Answers, Arrivals, Order, PhaseLoad, State, TargetUrl};
@@ -107,6 +108,7 @@ fn every_supported_key_is_read() {
         TargetUrl {
             text: "http://app:8080/base/".into(),
             host: "app".into(),
+            is_https: false,
             port: 8080,
             base_path: "/base".into()
         }
@@ -178,7 +180,7 @@ duration = 45s
     m.toml:10:25: unknown name `wbe`
       hint: the names here are cpus
     m.toml:12:11: `repeats` in [trials] must be a whole number from 1 to 1000, not the number 0
-    m.toml:15:10: `target` in [load] must start with http://, not be `app:8080` (allowed: such as http://app:8080)
+    m.toml:15:10: `target` in [load] must start with http:// or https://, not be `app:8080` (allowed: such as http://app:8080)
     m.toml:20:34: the expression ends too early
     m.toml:21:12: this is not TOML: string values must be quoted, expected literal string
     "#);
@@ -309,7 +311,6 @@ fn reserved_keys_are_refused_by_name() {
     m.toml:22:1: [[phase]] "p" has no load
       hint: add closed = { users = 16 } or open = { requests_per_second = 100 }
     "#);
-    insta::assert_snapshot!(replaced("target = \"http://app:8080\"", "target = 'https://app'"), @"m.toml:11:10: `target` in [load] with https is not yet supported (allowed: http)");
 }
 
 #[test]
@@ -458,8 +459,9 @@ fn targets_are_plain_http_addresses() {
         ("http://[::1", "has no `]`"),
         ("http://[x]", "no IPv6 address"),
         ("http://${app}", "cannot hold a template"),
-        ("https://app", "not yet supported"),
-        ("ftp://app", "must start with http://"),
+        ("https://u@app", "holds the character '@'"),
+        ("ftp://app", "must start with http:// or https://"),
+        ("app", "must start with http:// or https://"),
     ] {
         let said = replaced("http://app:8080", target);
         assert!(said.contains(what), "{target}: {said}");
