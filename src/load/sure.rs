@@ -86,14 +86,12 @@ impl Sender<'_> {
             step.request.build(names, dynamic, self.buffer)
         })?;
         let sending = send(self.connection, self.address, &outgoing, Keep::All);
-        match tokio::time::timeout(self.timeout, sending).await {
-            Ok(sent) => sent.map_err(|error| error.message)?,
-            Err(_) => {
-                // Its answer may still come, and would be taken for the next one's.
-                *self.connection = None;
-                return Err(format!("no whole answer within {:?}", self.timeout));
-            }
-        }
+        let Ok(sent) = tokio::time::timeout(self.timeout, sending).await else {
+            // Its answer may still come, and would be taken for the next one's.
+            *self.connection = None;
+            return Err(format!("no whole answer within {:?}", self.timeout));
+        };
+        sent.map_err(|error| error.message)?;
         let answer = answer_on(self.connection.as_ref());
         let mut found = Vec::new();
         let (judged, again) = self.numbers.lend(captures, self.whom, |dynamic| {
