@@ -203,14 +203,14 @@ json = { n = "${data.next.n}", again = "${data.next.id}", pass = "${data.user.pa
     let rows: Vec<String> = (0..500)
         .map(|n| format!("{{\"id\": \"r{n}\", \"n\": {n}}}"))
         .collect();
-    let any: String = (0..50).map(|n| format!("{n}\n")).collect();
+    let any: Vec<String> = (0..50).map(|n| n.to_string()).collect();
     let files = [
         (
             "users.csv",
             "name,pass\nanna,007\nbert,\"q\"\"q\"\ncleo,c\n",
         ),
         ("next.json", &format!("[{}]", rows.join(","))),
-        ("any.csv", &format!("x\n{any}")),
+        ("any.csv", &format!("x\n{}", any.join("\n"))),
     ];
     let mut by_chance: Option<Vec<Vec<String>>> = None;
     for threads in [1, 2] {
@@ -243,8 +243,8 @@ json = { n = "${data.next.n}", again = "${data.next.id}", pass = "${data.user.pa
         let mut in_order = in_order;
         in_order.sort_unstable();
         assert_eq!(next, in_order, "each row once before one is used twice");
-        for user in 0..4 {
-            any[user].truncate(8);
+        for drawn in &mut any {
+            drawn.truncate(8);
         }
         assert_ne!(any[0], any[1]);
         assert_eq!(by_chance.get_or_insert(any.clone()), &any);
@@ -486,4 +486,29 @@ weight = 0
             .to_string()
             .contains("and there is none")
     );
+}
+
+#[test]
+fn random_values_come_from_the_seed_and_counters_never_meet() {
+    let text = "[[step]]\npath = \"/${user}/${random(1, 1000000)}/${uuid}/${counter}\"";
+    let drawn = |seed: u64, users: u32, threads: usize| -> Vec<String> {
+        let server = slow();
+        let mut plan = plan(&server.target, workload(text), &[(closed(users), 150)]);
+        (plan.seed, plan.threads) = (seed, threads);
+        run_one(plan);
+        let log = server.log();
+        log.into_iter().map(|(_, got)| got.path).collect()
+    };
+    let (first, again, other) = (drawn(1, 1, 1), drawn(1, 1, 1), drawn(2, 1, 1));
+    let n = first.len().min(again.len());
+    assert!(n >= 5, "{n}");
+    assert_eq!(first[..n], again[..n]);
+    let random = |path: &String| path.split('/').nth(2).map(str::to_owned);
+    assert_ne!(random(&first[0]), random(&other[0]));
+    let of_three = drawn(1, 5, 3);
+    let numbers: std::collections::HashSet<&str> = of_three
+        .iter()
+        .filter_map(|path| path.rsplit('/').next())
+        .collect();
+    assert_eq!(numbers.len(), of_three.len());
 }

@@ -1,4 +1,9 @@
 //! Random and counted numbers of one load thread, lent out from request to request.
+//!
+//! A thread draws from the seed and its index, and takes every T-th number of the counter:
+//! no number comes twice in a load. The same seed gives the same values in the same order;
+//! which user gets which depends on who asks first, and so on the service. What must not
+//! depend on that (which journey, which row of a file) is drawn by `mix` instead.
 
 use std::cell::RefCell;
 

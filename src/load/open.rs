@@ -289,7 +289,7 @@ pub(super) fn begin(thread: &Rc<Thread>, clock: PhaseClock) {
             max_in_flight,
             seed,
         };
-        start(thread, Sitter::Arrival, clock.start, paced);
+        start(thread, Sitter::Arrival, clock.start, &paced);
     }
     for beside in &loads.beside {
         let requests = thread.plan.prepared.of_journey(beside.journey).len();
@@ -299,7 +299,7 @@ pub(super) fn begin(thread: &Rc<Thread>, clock: PhaseClock) {
             max_in_flight: beside.max_in_flight,
             seed: seed ^ (beside.journey as u64 + 1).wrapping_mul(BESIDE_STEP),
         };
-        start(thread, Sitter::Beside(beside.journey), clock.start, paced);
+        start(thread, Sitter::Beside(beside.journey), clock.start, &paced);
     }
 }
 
@@ -312,26 +312,20 @@ struct Paced {
 }
 
 /// Starts the thread's share of a stream.
-fn start(thread: &Rc<Thread>, sitter: Sitter, at: Instant, paced: Paced) {
+fn start(thread: &Rc<Thread>, sitter: Sitter, at: Instant, how: &Paced) {
     // With fewer journeys than threads only as many threads serve arrivals:
     // one without a share would let its arrivals wait for ever.
-    let n_threads = thread.plan.n_threads.min(paced.max_in_flight as usize);
+    let n_threads = thread.plan.n_threads.min(how.max_in_flight as usize);
     if thread.index >= n_threads {
         return;
     }
     let stream = thread.open.stream(sitter);
-    let most = share(paced.max_in_flight, thread.index, n_threads);
+    let most = share(how.max_in_flight, thread.index, n_threads);
     stream.most_under_way.set(most);
-    let Paced {
-        arrivals,
-        rate,
-        seed,
-        ..
-    } = paced;
-    let sequence = ArrivalSequence::new(arrivals, rate, seed, thread.index, n_threads);
+    let sequence = ArrivalSequence::new(how.arrivals, how.rate, how.seed, thread.index, n_threads);
     let pacer = Rc::new(Pacer {
         start: at,
-        seed,
+        seed: how.seed,
         sequence: RefCell::new(sequence),
         stops_at: Cell::new(None),
     });

@@ -142,8 +142,8 @@ pub(super) async fn make_ready(thread: &Thread, seat: &mut Seat, renew: Renew) -
             jar: seat.jar.as_deref_mut(),
             buffer: &mut seat.buffer,
         };
-        let sent = sender.send_all(&setup.operations, &mut captures).await;
-        if let Err(failed) = sent {
+        let done = sender.send_all(&setup.operations, &mut captures).await;
+        if let Err(failed) = done {
             seat.standing.n_failed += 1;
             thread.totals.borrow_mut().setups_failed += 1;
             thread.note_failure(Instant::now(), None, || {

@@ -131,7 +131,7 @@ fn expand_setups(
     setups: Vec<SetupFile>,
     notes: &mut Notes<'_>,
 ) -> Vec<Setup> {
-    let mut expanded = Vec::with_capacity(setups.len());
+    let mut all = Vec::with_capacity(setups.len());
     for setup in setups {
         expander.begin(&setup.steps);
         expand_steps(expander, &setup.steps, notes);
@@ -139,14 +139,14 @@ fn expand_setups(
         if operations.is_empty() && notes.is_empty() {
             notes.add(setup.at, "the set-up makes no request");
         }
-        expanded.push(Setup {
+        all.push(Setup {
             scope: setup.scope,
             renew: setup.renew,
             operations,
             data: expander.end(Keeps::All),
         });
     }
-    expanded
+    all
 }
 
 fn expand_journeys(
@@ -154,7 +154,7 @@ fn expand_journeys(
     journeys: Vec<JourneyFile>,
     notes: &mut Notes<'_>,
 ) -> Vec<Journey> {
-    let mut expanded = Vec::with_capacity(journeys.len());
+    let mut all = Vec::with_capacity(journeys.len());
     for journey in journeys {
         let first = expander.operations.len();
         expander.begin(&journey.steps);
@@ -167,7 +167,7 @@ fn expand_journeys(
                 "write at least one [[step]] that does not loop over an empty table",
             );
         }
-        expanded.push(Journey {
+        all.push(Journey {
             name: journey.name,
             weight: journey.weight,
             on_failure: journey.on_failure,
@@ -175,7 +175,7 @@ fn expand_journeys(
             data: expander.end(Keeps::Nothing),
         });
     }
-    expanded
+    all
 }
 
 fn expand_steps(expander: &mut Expander, steps: &[Step], notes: &mut Notes<'_>) {

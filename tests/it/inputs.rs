@@ -293,11 +293,11 @@ fn every_worked_example_can_be_planned() {
     for matrix in &matrices {
         let ended = Sandbox::new().run(&["plan", matrix.to_str().unwrap()]);
         let ended = ended.exits(0);
-        let phases = ended
+        let mut phases = ended
             .stdout
             .lines()
             .filter(|line| line.starts_with("phase "));
-        said.push(phases.last().unwrap().to_owned());
+        said.push(phases.next_back().unwrap().to_owned());
         let check = Sandbox::new().run(&["check", matrix.to_str().unwrap()]);
         said.push(
             check
