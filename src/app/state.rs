@@ -224,7 +224,9 @@ pub(super) async fn state_plan(
     };
     let seed = inputs.sweep.seed.clone();
     let source = match &golden.from.value {
-        GoldenFrom::Prepare => GoldenSource::Prepare(seed_spec(inputs, seed.as_ref()).await?),
+        GoldenFrom::Prepare => {
+            GoldenSource::Prepare(seed_spec(inputs, seed.as_ref()).await?.map(Box::new))
+        }
         GoldenFrom::Volume(name) => GoldenSource::Volume(name.clone()),
         GoldenFrom::Folder(path) => {
             let path = inputs.folder().join(path);

@@ -17,6 +17,7 @@ use super::connection::{Connection, Dialer};
 use super::cookies::CookieJar;
 use super::journey::send;
 use super::once::answer_on;
+use super::plan::Target;
 use super::prepare::Ready;
 use super::request::Outgoing;
 use crate::measure::ErrorClass;
@@ -46,6 +47,8 @@ pub(super) struct Redirects {
     most: u8,
     /// The target, as in the header `host`.
     host: String,
+    /// `http` or `https`.
+    scheme: &'static str,
 }
 
 /// Sends a request; the last answer is then the connection's.
@@ -134,9 +137,17 @@ fn target_of(request: &[u8]) -> &[u8] {
 
 impl Redirects {
     /// At most so many; none at all is no following.
-    pub(super) fn new(most: u8, host: &str) -> Option<Self> {
-        let host = host.to_owned();
-        (most > 0).then_some(Self { most, host })
+    pub(super) fn new(most: u8, target: &Target) -> Option<Self> {
+        let redirects = || Self {
+            most,
+            host: target.host.clone(),
+            scheme: if target.wire.tls.is_some() {
+                "https"
+            } else {
+                "http"
+            },
+        };
+        (most > 0).then(redirects)
     }
 
     /// The request that a redirect asks for.
@@ -166,7 +177,7 @@ impl Redirects {
             .split_terminator("\r\n")
             .find_map(|line| line.strip_prefix("host: "));
         let hosts = [&self.host, own_host.unwrap_or_default()];
-        let Some(path) = resolve(location, base, &hosts) else {
+        let Some(path) = resolve(location, base, self.scheme, &hosts) else {
             return error(format!(
                 "status {status} leads to {}, which is not the target ({}) and is not followed",
                 location.escape_debug(),
@@ -199,10 +210,10 @@ impl Redirects {
 }
 
 /// The path that a reference leads to from `base`; `None` when it leads elsewhere.
-fn resolve(reference: &str, base: &str, hosts: &[&str]) -> Option<String> {
+fn resolve(reference: &str, base: &str, own_scheme: &str, hosts: &[&str]) -> Option<String> {
     let reference = reference.split('#').next().unwrap_or_default();
     let after_scheme = match scheme_of(reference) {
-        Some(scheme) if scheme.eq_ignore_ascii_case("http") => &reference[scheme.len() + 1..],
+        Some(scheme) if scheme.eq_ignore_ascii_case(own_scheme) => &reference[scheme.len() + 1..],
         Some(_) => return None,
         None => reference,
     };
@@ -210,7 +221,10 @@ fn resolve(reference: &str, base: &str, hosts: &[&str]) -> Option<String> {
     let path = if let Some(rest) = after_scheme.strip_prefix("//") {
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(end);
-        if !hosts.iter().any(|host| is_same_host(authority, host)) {
+        if !hosts
+            .iter()
+            .any(|host| is_same_host(authority, host, own_scheme))
+        {
             return None;
         }
         if path.starts_with('/') {
@@ -244,9 +258,10 @@ fn scheme_of(reference: &str) -> Option<&str> {
     (is_letter && reference[end..].starts_with(':')).then_some(scheme)
 }
 
-fn is_same_host(a: &str, b: &str) -> bool {
+fn is_same_host(a: &str, b: &str, scheme: &str) -> bool {
+    let usual_port = if scheme == "https" { ":443" } else { ":80" };
     let without_port = |host: &str| {
-        host.strip_suffix(":80")
+        host.strip_suffix(usual_port)
             .unwrap_or(host)
             .to_ascii_lowercase()
     };

@@ -10,6 +10,7 @@ use crate::load::test_load::{closed, ms, open, plan, run_one, workload};
 use crate::load::test_server::{Got, Reply, TestServer, ok};
 use crate::load::{Exchange, once};
 use crate::measure::Outcome;
+use crate::tls::Wire;
 
 /// An answer with these lines in its head.
 fn headed(status: u16, lines: &str) -> Reply {
@@ -269,9 +270,17 @@ fn references_lead_where_the_standard_says() {
         ("http:///x", None),
         ("mailto:a@b", None),
     ] {
-        let found = resolve(reference, "/b/c/d?q", &hosts);
+        let found = resolve(reference, "/b/c/d?q", "http", &hosts);
         assert_eq!(found.as_deref(), path, "{reference}");
     }
+    let over_tls = |reference| resolve(reference, "/b", "https", &["app", "app:8443"]);
+    assert_eq!(over_tls("https://app:443/x").as_deref(), Some("/x"));
+    assert_eq!(over_tls("//app:8443/x").as_deref(), Some("/x"));
+    assert_eq!(
+        over_tls("http://app/x"),
+        None,
+        "what was secret stays secret"
+    );
 }
 
 proptest! {
@@ -282,7 +291,13 @@ proptest! {
         status in proptest::sample::select(vec![301_u16, 302, 303, 307, 308]),
     ) {
         let location = String::from_utf8_lossy(&location);
-        let redirects = Redirects::new(1, "h").unwrap();
+        let target = Target {
+            addresses: Vec::new(),
+            host: "h".into(),
+            base_path: String::new(),
+            wire: Wire::default(),
+        };
+        let redirects = Redirects::new(1, &target).unwrap();
         let request = b"POST /a/b HTTP/1.1\r\nhost: h\r\ncontent-length: 2\r\n\r\nok";
         if let Ok(next) = redirects.next(status, &location, request, 0) {
             let (head, body) = split(&next);

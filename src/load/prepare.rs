@@ -280,7 +280,7 @@ fn ready(
         think: operation.think,
         timeout: operation.timeout,
         refused: operation.refused,
-        redirects: Redirects::new(operation.redirects, &target.host),
+        redirects: Redirects::new(operation.redirects, target),
         request,
         paths: paths_of(&operation.expect, &operation.captures),
         expect: operation.expect,

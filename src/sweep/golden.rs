@@ -288,7 +288,7 @@ async fn fill_from<E: Engine>(
 ) -> Result<(IndexMap<String, TreeReport>, f64), Reason> {
     let mounts = match &spec.source {
         GoldenSource::Prepare(seed) => {
-            fill(shared, lease, spec, seed.as_ref(), emit).await?;
+            fill(shared, lease, spec, seed.as_deref(), emit).await?;
             let of_trial = |name: &String| HelperMount::Volume {
                 name: lease.tag().name(name),
                 target: format!("/from/{name}"),

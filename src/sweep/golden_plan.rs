@@ -64,7 +64,7 @@ pub struct GoldenSpec {
 #[derive(Debug, Clone)]
 pub enum GoldenSource {
     /// The stack, run once and seeded.
-    Prepare(Option<SeedSpec>),
+    Prepare(Option<Box<SeedSpec>>),
     /// A volume of the engine.
     Volume(String),
     /// A folder of the engine's host.

@@ -86,7 +86,7 @@ fn golden(bench: &Bench, seed: Option<SeedSpec>) -> StatePlan {
             stack: Arc::new(stack),
             variables: IndexMap::new(),
             volumes: vec!["data".to_owned()],
-            source: GoldenSource::Prepare(seed),
+            source: GoldenSource::Prepare(seed.map(Box::new)),
             definition: "as a test".to_owned(),
         }],
     })
