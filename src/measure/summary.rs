@@ -207,3 +207,32 @@ impl Interval {
         histogram
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_that_were_asked_for_are_summed_over_threads() {
+        let seconds = Duration::from_secs;
+        let mut one = RetryAfter::default();
+        one.add(seconds(7));
+        assert_eq!(
+            one.words().unwrap(),
+            "1 answer asked to wait 7 s (Retry-After)"
+        );
+        let mut other = RetryAfter::default();
+        for wait in [30, 0, 5] {
+            other.add(seconds(wait));
+        }
+        // A thread that was not asked has no shortest wait.
+        let sum: RetryAfter = [RetryAfter::default(), one, other].into_iter().sum();
+        assert_eq!(
+            (sum.answers, sum.shortest, sum.longest),
+            (4, seconds(0), seconds(30))
+        );
+        let sum: RetryAfter = [one, RetryAfter::default()].into_iter().sum();
+        assert_eq!(sum, one);
+        assert_eq!(RetryAfter::default().words(), None);
+    }
+}

@@ -108,8 +108,47 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::load::ReceivedAnswer;
+    use crate::load::{ReceivedAnswer, Redirect};
     use crate::measure::ErrorClass;
+
+    fn request(path: &str) -> SentRequest {
+        SentRequest {
+            method: "GET".into(),
+            path: path.into(),
+            headers: vec![("host".into(), "app".into())],
+            body: String::new(),
+        }
+    }
+
+    #[test]
+    fn redirects_that_were_followed_are_shown_one_by_one() {
+        let exchange = Exchange {
+            operation: "home".into(),
+            request: Some(request("/")),
+            redirects: vec![Redirect {
+                status: 302,
+                location: "home\u{7}".into(),
+                request: request("/home"),
+            }],
+            answer: None,
+            outcome: Outcome::Error(ErrorClass::Reset),
+            why: Some("closed".into()),
+            latency: Duration::from_millis(2),
+        };
+        insta::assert_snapshot!(exchange_text(1, 1, &exchange, true), @r"
+        [1/1] home: GET / -> no answer in 2.00 ms
+          followed: 302 to home\u{7} as GET /home
+          FAILED: closed
+          > host: app
+          >
+          > GET /home
+          > host: app
+          >
+        ");
+        let array = exchanges_json(&[exchange]);
+        assert_eq!(array[0]["redirects"][0]["status"], 302);
+        assert_eq!(array[0]["redirects"][0]["request"]["path"], "/home");
+    }
 
     #[test]
     fn exchanges_become_an_array_with_nulls_for_what_was_not_there() {
