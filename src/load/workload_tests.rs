@@ -452,16 +452,22 @@ proptest::proptest! {
             (proptest::prelude::any::<proptest::sample::Index>(), 0_usize..12, "[\\[\\]{}=\"'$\\\\a-z0-9,.\n-]{0,3}"),
             1..5,
         ),
+        which in 0_usize..3,
     ) {
-        let mut letters: Vec<char> =
-            include_str!("../../compose/testbed/workload.toml").chars().collect();
+        let (name, text) = [
+            ("workload.toml", include_str!("../../compose/testbed/workload.toml")),
+            ("workloads/editors.toml", include_str!("../../compose/testbed/workloads/editors.toml")),
+            ("workloads/decision.toml", include_str!("../../compose/testbed/workloads/decision.toml")),
+        ][which];
+        let mut letters: Vec<char> = text.chars().collect();
         for (place, length, insert) in cuts {
             let start = place.index(letters.len());
             let end = (start + length).min(letters.len());
             letters.splice(start..end, insert.chars());
         }
         let text: String = letters.into_iter().collect();
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("compose/testbed/workload.toml");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("compose/testbed");
+        let file = folder.join(name);
         if let Err(problems) = Workload::parse(&file, &text) {
             proptest::prop_assert!(!problems.0.is_empty());
         }
