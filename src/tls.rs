@@ -105,7 +105,7 @@ impl TlsError {
 /// TLS ready to be used; cheap to clone.
 #[derive(Clone)]
 pub struct TlsClient {
-    settings: TlsSettings,
+    settings: Arc<TlsSettings>,
     config: Arc<ClientConfig>,
 }
 
@@ -143,7 +143,7 @@ impl TlsClient {
         config.resumption = Resumption::disabled();
         let this = Self {
             config: Arc::new(config),
-            settings,
+            settings: Arc::new(settings),
         };
         if let Some(name) = &this.settings.server_name {
             this.name(name)?;
