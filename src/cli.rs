@@ -223,14 +223,15 @@ Examples:
   nightsweep load http://127.0.0.1:8080/x -q 2000 -z 1m     2,000 requests/s: how long do they take?
   nightsweep load http://127.0.0.1:8080/x -q 100 -n 500     500 requests, evenly over 5 s
   nightsweep load http://127.0.0.1:8080/x -d '{\"a\":1}' -H 'x-key: 7'
-  nightsweep load http://127.0.0.1:8080/x --stage '50 users, ramp 10s, hold 30s' --stage '100 users, hold 30s'
+  nightsweep load http://127.0.0.1:8080/x --stage '50 users, ramp 10s, hold 30s' \\
+                                          --stage '100 users, ramp 10s, hold 30s'
   nightsweep load workload.toml --target http://127.0.0.1:8080 --profile stress -c 100
   nightsweep load workload.toml --target http://127.0.0.1:8080 --once --verbose
 
 In a closed loop (-c) a user sends when its last answer is in: it finds the most that can be had,
 and hides how long others would have waited. In an open loop (-q) requests are due whatever the
-service does, and are timed from when they were due. -c, -q, -z, -n, -m, -d, -H and -t are as in oha;
--q and -c together are not: --max-in-flight bounds the connections of an open loop.";
+service does, and are timed from when they were due. -c, -q, -z, -n, -m, -d, -H and -t are as in
+oha, but for -q with -c: --max-in-flight bounds the connections of an open loop.";
 
 /// `load`
 #[derive(Debug, Args)]
