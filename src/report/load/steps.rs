@@ -3,12 +3,16 @@
 use super::held::{HeldLoad, LoadReport, code};
 use super::words::{fine_ms, load, share};
 use crate::load::LoadModel;
-use crate::measure::Judgement;
 use crate::report::screen::{Ink, Screen, bar};
 use crate::report::table::{Align, Table, rate};
+use crate::units::format_duration;
 
-/// Columns of the longest bar.
+/// Columns of the longest bar, where there is room for it.
 const BAR: usize = 24;
+/// A shorter one shows nothing.
+const SHORTEST_BAR: usize = 8;
+/// Kinds of failures told of a step.
+const MOST_FAILURES: usize = 3;
 
 /// The table and what is to be said of single steps.
 pub(super) fn table(report: &LoadReport, screen: Screen) -> Vec<String> {
@@ -40,9 +44,10 @@ pub(super) fn table(report: &LoadReport, screen: Screen) -> Vec<String> {
     let width = rows.iter().map(|row| row.chars().count()).max();
     let width = width.unwrap_or_default();
     // Where there is room the throughput is seen as well.
-    if width + 2 + BAR <= screen.columns {
+    let room = screen.columns.saturating_sub(width + 2).min(BAR);
+    if room >= SHORTEST_BAR {
         for (row, rate) in rows.iter_mut().skip(2).zip(rates) {
-            let bar = bar(rate / most.max(f64::MIN_POSITIVE), BAR);
+            let bar = bar(rate / most.max(f64::MIN_POSITIVE), room);
             *row = format!("{row:<width$}  {}", screen.paint(Ink::Good, &bar));
         }
     }
@@ -62,7 +67,6 @@ fn row(held: &HeldLoad, before: Option<&HeldLoad>) -> Vec<String> {
     let throughput = |held: &HeldLoad| Some(held.summary.total.throughput_rps);
     let p99 = |held: &HeldLoad| held.summary.total.latency_ms.p99;
     let model = match held.model {
-        // The header of the table says what it is.
         LoadModel::Closed { users: 1 } => "1 user".to_owned(),
         LoadModel::Closed { users } => format!("{users} users"),
         LoadModel::Open {
@@ -80,7 +84,7 @@ fn row(held: &HeldLoad, before: Option<&HeldLoad>) -> Vec<String> {
     vec![
         held.step.map_or_else(String::new, |step| step.to_string()),
         model,
-        crate::units::format_duration(held.summary.length),
+        format_duration(held.summary.length),
         rate(total.throughput_rps),
         change(before.and_then(throughput), throughput(held)),
         fine_ms(total.latency_ms.p50),
@@ -102,9 +106,7 @@ fn notes(held: &HeldLoad) -> Vec<String> {
         .crossed
         .iter()
         .map(|crossed| format!("{step}crossed: {}", crossed.words()));
-    let failures = &held.summary.first_failures;
-    let has_failed = held.verdict.judgement == Judgement::Failed || !failures.is_empty();
-    let first = failures.iter().take(if has_failed { 3 } else { 0 });
+    let first = held.summary.first_failures.iter().take(MOST_FAILURES);
     let failed = first
         .map(|(outcome, words)| format!("{step}{}: {}", outcome.code(), words.replace('\n', " ")));
     crossed.chain(failed).collect()
