@@ -11,6 +11,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::header::{CONNECTION, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING, UPGRADE};
@@ -42,6 +43,7 @@ pub(super) struct Http2 {
 #[derive(Debug)]
 pub(super) struct Http2Connection {
     sender: SendRequest<Full<Bytes>>,
+    end: End,
     answer: Answer,
     scheme: &'static str,
     is_new: bool,
@@ -49,7 +51,7 @@ pub(super) struct Http2Connection {
 
 impl Http2Connection {
     pub(super) async fn open(http2: &Http2, address: SocketAddr) -> Result<Self, ClientError> {
-        let sender = match &http2.tls {
+        let greeted = match &http2.tls {
             None => greet(connect(address).await?).await,
             Some(tls) => {
                 let stream = tls.connect(address).await?;
@@ -61,10 +63,12 @@ impl Http2Connection {
                 greet(stream).await
             }
         };
+        let (sender, end) = greeted.map_err(|error| {
+            ClientError::new(ErrorClass::Connect, format!("HTTP/2: {}", chain(&error)))
+        })?;
         Ok(Self {
-            sender: sender.map_err(|error| {
-                ClientError::new(ErrorClass::Connect, format!("HTTP/2: {}", chain(&error)))
-            })?,
+            sender,
+            end,
             answer: Answer::default(),
             scheme: if http2.tls.is_some() { "https" } else { "http" },
             is_new: true,
@@ -99,7 +103,10 @@ impl Http2Connection {
                 return Err(if is_unsent && !is_first {
                     ExchangeError::Stale
                 } else {
-                    ExchangeError::Failed(failed(&error.into_error(), is_first))
+                    // Where the connection ended before, its own error says why.
+                    let error = error.into_error();
+                    let cause = self.end.get().filter(|_| error.is_canceled());
+                    ExchangeError::Failed(failed(cause.unwrap_or(&error), is_first))
                 });
             }
         };
@@ -124,17 +131,27 @@ impl Http2Connection {
     }
 }
 
+/// What ended a connection. A request that is under way is told it, too; one that comes
+/// later only that it was cancelled.
+type End = Arc<OnceLock<hyper::Error>>;
+
 /// Begins to speak HTTP/2 on a stream. A task drives the connection until it is dropped.
-async fn greet<S>(stream: S) -> hyper::Result<SendRequest<Full<Bytes>>>
+async fn greet<S>(stream: S) -> hyper::Result<(SendRequest<Full<Bytes>>, End)>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let mut builder = Builder::new(TokioExecutor::new());
     builder.max_header_list_size(u32::try_from(MOST_HEAD_BYTES).unwrap_or(u32::MAX));
     let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
-    // What ends it, the request on it is told.
-    drop(tokio::spawn(async move { drop(connection.await) }));
-    Ok(sender)
+    let end = End::default();
+    let told = Arc::clone(&end);
+    drop(tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            // Ended once, here.
+            let _ = told.set(error);
+        }
+    }));
+    Ok((sender, end))
 }
 
 /// A request of HTTP/1.1 as HTTP/2 has it.

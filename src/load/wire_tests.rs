@@ -200,12 +200,17 @@ fn a_server_that_asks_who_we_are_is_told_or_refuses() {
         };
         let server = TestServer::start_over(over, |_| ok());
         let unknown = target_of(&server, over_tls(trusting("ca.pem"), http2));
-        let words = if http2 {
-            "TLS: received fatal alert: CertificateRequired"
+        if http2 {
+            // hyper writes before it reads: where the server has hung up by then, what it
+            // said is lost.
+            let why = send_once(&unknown, "[[step]]\npath = \"/\"").remove(0);
+            let told = "TLS: received fatal alert: CertificateRequired";
+            let is_told = why.why.as_deref().is_some_and(|why| why.contains(told));
+            let class = if is_told { Connect } else { ErrorClass::Reset };
+            assert_eq!(why.outcome, Outcome::Error(class), "{:?}", why.why);
         } else {
-            "asks for a certificate of ours"
-        };
-        assert_fails(&unknown, Connect, words);
+            assert_fails(&unknown, Connect, "asks for a certificate of ours");
+        }
         let known = target_of(&server, over_tls(ours.clone(), http2));
         let exchange = send_once(&known, "[[step]]\npath = \"/\"").remove(0);
         assert_eq!(exchange.outcome, Outcome::Success, "{:?}", exchange.why);
