@@ -217,10 +217,10 @@ fn wrong_ends() -> Vec<Case> {
     ]
 }
 
-fn chunks_and_heads() -> Vec<Case> {
+/// Chunks, good ones and bad ones.
+fn chunks() -> Vec<Case> {
     let chunked = |rest: &str| raw(&format!("{CHUNKED}{rest}"));
     let tiny: String = (0..200).map(|_| "1\r\na\r\n").collect();
-    let interim = "HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n";
     vec![
         case(
             "chunks",
@@ -271,6 +271,13 @@ fn chunks_and_heads() -> Vec<Case> {
             Error(Reset),
             then_close(&format!("{CHUNKED}3\r\nabc\r\n")),
         ),
+    ]
+}
+
+/// Interim answers, heads beyond all measure, other protocols.
+fn heads() -> Vec<Case> {
+    let interim = "HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n";
+    vec![
         case(
             "100-continue",
             Success,
@@ -372,12 +379,13 @@ fn unwelcome() -> Vec<Case> {
 }
 
 /// The table, in parts that are visited at the same time.
-fn table() -> [Vec<Case>; 5] {
+fn table() -> [Vec<Case>; 6] {
     [
         broken_off(),
         too_late(),
         wrong_ends(),
-        chunks_and_heads(),
+        chunks(),
+        heads(),
         unwelcome(),
     ]
 }
