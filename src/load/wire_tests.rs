@@ -206,7 +206,7 @@ fn a_server_that_asks_who_we_are_is_told_or_refuses() {
             let why = send_once(&unknown, "[[step]]\npath = \"/\"").remove(0);
             let told = "TLS: received fatal alert: CertificateRequired";
             let is_told = why.why.as_deref().is_some_and(|why| why.contains(told));
-            let class = if is_told { Connect } else { ErrorClass::Reset };
+            let class = if is_told { Connect } else { Reset };
             assert_eq!(why.outcome, Outcome::Error(class), "{:?}", why.why);
         } else {
             assert_fails(&unknown, Connect, "asks for a certificate of ours");
