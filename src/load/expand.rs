@@ -14,12 +14,13 @@ use serde_json::Value;
 
 use super::encoding::Encoding;
 use super::expect::Expect;
+use super::scope::{Row, StepScope};
 use super::step_file::{FormValue, Json, Step, StepBody, Text};
 use super::step_options::{Auth, Options};
-use super::template::{JsonTemplate, Piece, Pieces, Scope, Template, TemplateError, plain};
+use super::template::{JsonTemplate, Piece, Pieces, Template, TemplateError, plain};
 use super::workload::{Body, Capture, CaptureSource, Operation, RepeatUntil, VariableUse};
 use super::workload_file::{BodyFile, Shared};
-use crate::problem::{Location, Problem, nearest};
+use crate::problem::{Location, Problem};
 use crate::toml_file::{Notes, Quoted};
 
 /// Expands steps to operations, in journey order.
@@ -31,18 +32,18 @@ pub(super) struct Expander {
     pub(super) captures: Vec<String>,
     pub(super) externals: IndexMap<String, VariableUse>,
     /// Captures of what is being expanded, so that 'not yet captured' is told from 'unknown'.
-    all_captures: HashSet<String>,
+    pub(super) all_captures: HashSet<String>,
     /// Captures of journeys and set-ups before it, likewise.
-    others: HashSet<String>,
+    pub(super) others: HashSet<String>,
     /// Slots of captures that are known by now.
-    visible: HashSet<usize>,
+    pub(super) visible: HashSet<usize>,
     /// Of these, those of set-ups: every journey begins with them.
     kept: HashSet<usize>,
     /// Data sets that are asked for.
-    used_data: BTreeSet<usize>,
+    pub(super) used_data: BTreeSet<usize>,
     /// Whether every line of the file is there: a name may be defined on one
     /// that was taken out for its syntax, and is then not blamed.
-    is_whole: bool,
+    pub(super) is_whole: bool,
 }
 
 /// Whether later steps of the file know what was captured.
@@ -462,144 +463,4 @@ fn ask_for_gzip(options: &Options, headers: &mut Headers) {
         Some(true) => Some(Pieces::text("gzip, deflate")),
     };
     replace(headers, &ACCEPT_ENCODING, value);
-}
-
-/// Table fields alone.
-struct Row<'a> {
-    each: Option<&'a str>,
-    row: &'a IndexMap<String, Value>,
-}
-
-impl Row<'_> {
-    fn field(&self, name: &str) -> Option<Result<Piece, String>> {
-        let (table, field) = name.split_once('.')?;
-        if self.each != Some(table) {
-            return None;
-        }
-        let value = self.row.get(field).cloned().map(Piece::Value);
-        Some(value.ok_or_else(|| {
-            let known: Vec<&str> = self.row.keys().map(String::as_str).collect();
-            format!(
-                "a row of the table `{table}` has no field `{field}` (it has: {})",
-                known.join(", ")
-            )
-        }))
-    }
-}
-
-impl Scope for Row<'_> {
-    fn lookup(&mut self, name: &str, _offset: usize) -> Result<Piece, String> {
-        self.field(name)
-            .unwrap_or_else(|| Err(format!("`${{{name}}}` is not a field of the step's table")))
-    }
-}
-
-/// What a line that was taken out may define; the file is refused anyway.
-const UNKNOWN: Piece = Piece::Value(Value::Null);
-
-/// Everything a step may use.
-struct StepScope<'a> {
-    expander: &'a mut Expander,
-    step: &'a Step,
-    row: &'a IndexMap<String, Value>,
-    /// The place of a byte offset of the template.
-    at: &'a dyn Fn(usize) -> Location,
-}
-
-impl StepScope<'_> {
-    /// The value of a data file: `rest` is the name behind `data.`.
-    fn data(&mut self, name: &str, rest: &str) -> Result<Piece, String> {
-        let (set_name, column_name) = rest.split_once('.').unwrap_or((rest, ""));
-        let sets = &self.expander.shared.data;
-        let Some((set, _, content)) = sets.get_full(set_name) else {
-            if !self.expander.is_whole {
-                return Ok(UNKNOWN);
-            }
-            let near = nearest(set_name, sets.keys().map(String::as_str));
-            return Err(near.map_or_else(
-                || format!("`${{{name}}}`: there is no [data.{set_name}]"),
-                |near| {
-                    format!("`${{{name}}}`: there is no [data.{set_name}], did you mean `{near}`?")
-                },
-            ));
-        };
-        // What is wrong with the file has been told.
-        let Some(content) = content else {
-            return Ok(UNKNOWN);
-        };
-        let columns = &content.columns;
-        let Some(column) = columns.iter().position(|known| known == column_name) else {
-            return Err(format!(
-                "`${{{name}}}`: the data file `{set_name}` has no column `{column_name}` (it has: {})",
-                columns.join(", ")
-            ));
-        };
-        self.expander.used_data.insert(set);
-        Ok(Piece::Data {
-            name: name.to_owned(),
-            set,
-            column,
-            is_escaped: false,
-        })
-    }
-}
-
-impl Scope for StepScope<'_> {
-    fn lookup(&mut self, name: &str, offset: usize) -> Result<Piece, String> {
-        let row = Row {
-            each: self.step.each.as_deref(),
-            row: self.row,
-        };
-        match row.field(name) {
-            Some(Err(_)) if !self.expander.is_whole => return Ok(UNKNOWN),
-            Some(field) => return field,
-            None => {}
-        }
-        if let Some(builtin) = Piece::builtin(name) {
-            return builtin;
-        }
-        if let Some(rest) = name.strip_prefix("data.") {
-            return self.data(name, rest);
-        }
-        let known = self.expander.captures.iter();
-        let mut slots = known
-            .enumerate()
-            .filter(|(_, known)| *known == name)
-            .map(|(slot, _)| slot);
-        if let Some(slot) = slots.find(|slot| self.expander.visible.contains(slot)) {
-            return Ok(Piece::Capture(slot));
-        }
-        if !self.expander.is_whole {
-            return Ok(UNKNOWN);
-        }
-        if self.expander.all_captures.contains(name) {
-            return Err(format!(
-                "`${{{name}}}` is used before the step that captures it has been answered"
-            ));
-        }
-        if self.expander.others.contains(name) {
-            return Err(format!(
-                "`${{{name}}}` is captured in another journey, and a journey knows its own captures and those of set-ups alone"
-            ));
-        }
-        let table = name.split_once('.').map_or(name, |(table, _)| table);
-        if self.expander.shared.tables.contains_key(table) {
-            return Err(format!(
-                "`${{{name}}}` is a field of the table `{table}`, and this step has no `each = \"{table}\"`"
-            ));
-        }
-        if name.is_empty() || name == "env." || name.contains(char::is_whitespace) {
-            return Err(format!("`${{{name}}}` is not a name"));
-        }
-        if !self.expander.externals.contains_key(name) {
-            let similar = nearest(name, self.expander.all_captures.iter().map(String::as_str));
-            let used = VariableUse {
-                name: name.to_owned(),
-                location: (self.at)(offset),
-                similar: similar.map(str::to_owned),
-            };
-            self.expander.externals.insert(name.to_owned(), used);
-        }
-        Ok(Piece::External(name.to_owned()))
-    }
 }

@@ -217,10 +217,7 @@ fn wrong_ends() -> Vec<Case> {
     ]
 }
 
-<<<<<<< HEAD
-=======
 /// Chunks, good ones and bad ones.
->>>>>>> tls
 fn chunks() -> Vec<Case> {
     let chunked = |rest: &str| raw(&format!("{CHUNKED}{rest}"));
     let tiny: String = (0..200).map(|_| "1\r\na\r\n").collect();
@@ -277,10 +274,7 @@ fn chunks() -> Vec<Case> {
     ]
 }
 
-<<<<<<< HEAD
-=======
 /// Interim answers, heads beyond all measure, other protocols.
->>>>>>> tls
 fn heads() -> Vec<Case> {
     let interim = "HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n";
     vec![

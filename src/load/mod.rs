@@ -4,12 +4,12 @@
 //! `measure` is the only layer below it.
 //!
 //! Read `plan` (what goes in and comes out), `workload` with `workload_file`,
-//! `journeys_file`, `step_file`, `step_options`, `expect_file`, `expand`, `template` with
+//! `journeys_file`, `step_file`, `step_options`, `expect_file`, `expand` with `scope`, `template` with
 //! `json_template`, `encoding`, `json_body`, `data` (what is sent), `prepare` (made ready), `expect` with
 //! `decode` (what must come back), `generator` with `conductor` (threads and phases),
 //! `seed` (journeys without windows), `mix` (which journey is next), `setup` with `sure`
 //! (what comes before), `thread` with `thread_plan`, `slot`, `journey` with `repeat`, `closed`, `open`
-//! with `arrivals`, `fine_timer`, `failure_notes` (one load thread), `request`, `answer` (bytes), `connection`
+//! with `arrivals`, `fine_timer`, `failure_notes` (one load thread), `request`, `answer` with `head` (bytes), `connection`
 //! with `client`, `tls_connection`, `http2` (one of them), `exchange` with `cookies` and `retry_after` (around a request), `pinning`
 //! (threads kept on CPUs), `self_test` (what a load core can do); and `k6`, load that a script makes.
 mod answer;
@@ -29,6 +29,7 @@ mod expect_file;
 mod failure_notes;
 mod fine_timer;
 mod generator;
+mod head;
 mod http2;
 mod http_date;
 mod journey;
@@ -52,6 +53,7 @@ mod request;
 mod retry_after;
 #[cfg(test)]
 mod rude_server_tests;
+mod scope;
 mod seed;
 mod self_test;
 mod setup;
