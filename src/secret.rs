@@ -13,6 +13,8 @@ use std::fmt::{self, Write as _};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use sha2::{Digest, Sha256};
 
 /// Below this length a text is no secret, and replacing it would shred every file.
@@ -84,8 +86,9 @@ impl Secrets {
 
     /// The text with every secret replaced, longest first.
     ///
-    /// A secret is also found in the escaped forms a writer may have given it:
-    /// JSON string escapes and percent-encoding.
+    /// A secret is also found in the escaped forms a writer may have given it: JSON string
+    /// escapes, percent-encoding, and base64 of a text that it is a part of, as the header
+    /// `authorization: Basic` has it.
     pub fn redact(&self, text: &str) -> String {
         let learnt = self.learnt.lock().unwrap_or_else(PoisonError::into_inner);
         let mut values: Vec<&String> = self.values.iter().chain(learnt.iter()).collect();
@@ -95,6 +98,11 @@ impl Secrets {
             for form in [value.clone(), json_escaped(value), percent_encoded(value)] {
                 if redacted.contains(&form) {
                     redacted = replace_words(&redacted, &form, &self.digest(value));
+                }
+            }
+            if !is_found_only_as_word(value) {
+                for core in base64_cores(value) {
+                    redacted = replace_base64(&redacted, &core, &self.digest(value));
                 }
             }
         }
@@ -185,6 +193,37 @@ fn ends_with_escape(text: &str) -> bool {
     let is_hex = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_hexdigit());
     (second == Some(b'\\') && matches!(last, Some(b'n' | b'r' | b't' | b'b' | b'f')))
         || (third == Some(b'%') && is_hex(second) && is_hex(last))
+}
+
+/// What base64 of any text with this in it holds: one form for each place modulo three, in
+/// both alphabets. The characters at the ends that neighbours have a part in are left out.
+fn base64_cores(value: &str) -> BTreeSet<String> {
+    let core = |n_before: usize| {
+        let padded = [&[0; 2][..n_before], value.as_bytes()].concat();
+        let encoded = STANDARD_NO_PAD.encode(&padded);
+        let (from, to) = ((8 * n_before).div_ceil(6), 8 * padded.len() / 6);
+        encoded[from..to].to_owned()
+    };
+    let standard = (0..3).map(core);
+    standard
+        .flat_map(|core| [core.replace('+', "-").replace('/', "_"), core])
+        .collect()
+}
+
+/// Replaces every word of base64 that holds `core`.
+fn replace_base64(text: &str, core: &str, replacement: &str) -> String {
+    let is_base64 = |c: char| c.is_ascii_alphanumeric() || "+/-_=".contains(c);
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(core) {
+        let from = rest[..at].trim_end_matches(is_base64).len();
+        let behind = &rest[at + core.len()..];
+        out.push_str(&rest[..from]);
+        out.push_str(replacement);
+        rest = behind.trim_start_matches(is_base64);
+    }
+    out.push_str(rest);
+    out
 }
 
 /// Replaces `value`; a short one only where it stands as a word of its own.
@@ -331,5 +370,27 @@ mod tests {
     fn the_lines_of_a_key_file_are_hidden_one_by_one() {
         let secrets = secrets(&["-----BEGIN-----\nMIIEvQIBADAN\n-----END-----"]);
         assert!(!secrets.redact("log: MIIEvQIBADAN").contains("MIIE"));
+    }
+
+    #[test]
+    fn a_secret_inside_base64_is_found_wherever_it_stands() {
+        let mut secrets = Secrets::new([7; 16]);
+        secrets.hide("p\u{e4}ss?w>rd~1");
+        let digest = secrets.digest("p\u{e4}ss?w>rd~1");
+        for user in ["", "a", "ab", "abc", "somebody"] {
+            for rest in ["", "x", "xy"] {
+                let plain = format!("{user}:p\u{e4}ss?w>rd~1{rest}");
+                for encoded in [
+                    base64::engine::general_purpose::STANDARD.encode(&plain),
+                    base64::engine::general_purpose::URL_SAFE.encode(&plain),
+                ] {
+                    let said = format!("authorization: Basic {encoded}, twice {encoded}.");
+                    let expected = format!("authorization: Basic {digest}, twice {digest}.");
+                    assert_eq!(secrets.redact(&said), expected, "{plain}");
+                }
+            }
+        }
+        let other = "dGhlIHdvcmQgYmFzZTY0 and nothing else";
+        assert_eq!(secrets.redact(other), other);
     }
 }
