@@ -28,7 +28,9 @@ pub(super) enum Stay {
 }
 
 /// What a phase thinks of a user.
-pub(super) fn stay_of(clock: &PhaseClock, user: u32, now: Instant) -> Stay {
+///
+/// `now` is asked on a ramp alone: this is looked at before every request.
+pub(super) fn stay_of(clock: &PhaseClock, user: u32, now: impl FnOnce() -> Instant) -> Stay {
     let LoadModel::Closed { users } = clock.model else {
         return Stay::Over;
     };
@@ -55,7 +57,7 @@ pub(super) fn stay_of(clock: &PhaseClock, user: u32, now: Instant) -> Stay {
     let length = clock.end.saturating_duration_since(clock.start);
     // A share of at most 1; rounding may not make it less than none.
     let turn = clock.start + Duration::from_secs_f64(length.as_secs_f64() * share.max(0.0));
-    match (from < to, now < turn) {
+    match (from < to, now() < turn) {
         (true, true) => Stay::From(turn),
         (true, false) | (false, true) => Stay::Wanted,
         (false, false) => Stay::Over,
@@ -87,7 +89,7 @@ async fn run_user(thread: Rc<Thread>, user: u32, start: Instant) {
     let mut seat = thread.take_seat(sitter, u64::from(user));
     let mut n_journeys = 0;
     while let Some(phase) = thread.phase() {
-        match stay_of(&phase, user, Instant::now()) {
+        match stay_of(&phase, user, Instant::now) {
             Stay::Wanted => {}
             Stay::From(turn) => {
                 thread.timer.sleep_until(turn).await;

@@ -202,12 +202,8 @@ pub(super) fn is_wanted(thread: &Thread, sitter: Sitter) -> bool {
         return false;
     };
     match (phase.model, sitter) {
-        // Asked before every request: the clock is read on a ramp alone.
-        (LoadModel::Closed { users }, Sitter::User(user)) if phase.ramp_from.is_none() => {
-            user < users
-        }
         (LoadModel::Closed { .. }, Sitter::User(user)) => {
-            stay_of(&phase, user, Instant::now()) == Stay::Wanted
+            stay_of(&phase, user, Instant::now) == Stay::Wanted
         }
         (LoadModel::Open { .. }, Sitter::Arrival) => true,
         (_, Sitter::Beside(journey)) => thread.plan.phases[phase.index].has_beside(journey),

@@ -18,7 +18,7 @@ fn clock(from: f64, to: u32) -> PhaseClock {
 fn n_wanted(clock: &PhaseClock, at_ms: u64) -> usize {
     let now = clock.start + ms(at_ms);
     (0..200)
-        .filter(|user| stay_of(clock, *user, now) == Stay::Wanted)
+        .filter(|user| stay_of(clock, *user, || now) == Stay::Wanted)
         .count()
 }
 
@@ -33,8 +33,8 @@ fn users_come_and_go_one_by_one() {
     let same = clock(7.0, 7);
     assert_eq!([0, 9_000].map(|at| n_wanted(&same, at)), [7, 7]);
     // The last user of all is let go at the very end, and none comes after it.
-    assert_eq!(stay_of(&up, 60, up.start), Stay::Over);
-    assert!(matches!(stay_of(&up, 59, up.start), Stay::From(turn) if turn < up.end));
+    assert_eq!(stay_of(&up, 60, || up.start), Stay::Over);
+    assert!(matches!(stay_of(&up, 59, || up.start), Stay::From(turn) if turn < up.end));
 }
 
 /// Ramps over `ramp_ms` to each load and holds it for `hold_ms`; only holds are windows.
