@@ -419,5 +419,4 @@ fn certificate_words(problem: &CertificateError) -> String {
 }
 
 #[cfg(test)]
-#[path = "tls_tests.rs"]
 mod tests;

@@ -200,12 +200,14 @@ fn a_server_that_asks_who_we_are_is_told_or_refuses() {
         };
         let server = TestServer::start_over(over, |_| ok());
         let unknown = target_of(&server, over_tls(trusting("ca.pem"), http2));
-        let words = if http2 {
-            "TLS: received fatal alert: CertificateRequired"
+        if http2 {
+            // Told after the handshake; whether hyper reads that before it fails to send is a race.
+            let exchange = send_once(&unknown, "[[step]]\npath = \"/\"").remove(0);
+            let is_told = matches!(exchange.outcome, Outcome::Error(Connect | Reset));
+            assert!(is_told, "{exchange:?}");
         } else {
-            "asks for a certificate of ours"
-        };
-        assert_fails(&unknown, Connect, words);
+            assert_fails(&unknown, Connect, "asks for a certificate of ours");
+        }
         let known = target_of(&server, over_tls(ours.clone(), http2));
         let exchange = send_once(&known, "[[step]]\npath = \"/\"").remove(0);
         assert_eq!(exchange.outcome, Outcome::Success, "{:?}", exchange.why);
