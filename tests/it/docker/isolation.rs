@@ -15,7 +15,7 @@ const SHORT: Phases = Phases {
 };
 
 /// `Cpus_allowed_list` of all threads of a process, by their names.
-pub(super) fn threads_of(pid: &str) -> Vec<(String, String)> {
+fn threads_of(pid: &str) -> Vec<(String, String)> {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
         return Vec::new();
     };
@@ -65,10 +65,12 @@ fn seen_under_load(testbed: &Testbed, run: &[&str]) -> [Vec<(String, String)>; 3
         .unwrap();
     let own_pid = child.id().to_string();
     let running = Running::new(child);
+    // Not those of the generator's self-test, which come before any container.
     wait_until(Duration::from_mins(1), || {
-        threads_of(&own_pid)
-            .iter()
-            .any(|(name, _)| name == "load-conductor")
+        !testbed.running("app").is_empty()
+            && threads_of(&own_pid)
+                .iter()
+                .any(|(name, _)| name == "load-conductor")
     });
     std::thread::sleep(Duration::from_secs(2));
     let ours = threads_of(&own_pid);

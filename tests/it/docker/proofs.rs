@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::isolation::threads_of;
-use super::{Phases, Testbed, docker, wait_until};
+use super::faults::{start, wait_for_phase};
+use super::{Phases, Testbed, docker};
 use crate::support::repository;
 
 const SHORT: Phases = Phases {
@@ -100,13 +100,8 @@ fn a_limit_that_is_changed_and_changed_back_inside_a_window_fails_the_trial() {
     let testbed = Testbed::beside_others();
     let long = Phases { stress: 8, ..SHORT };
     testbed.matrix("cpus = [1]\nweb = [2]", long, "");
-    let running = testbed.start(&["run"]);
-    // Load threads are there from the warm-up on, which lasts a second.
-    wait_until(Duration::from_mins(1), || {
-        threads_of(&running.id())
-            .iter()
-            .any(|(name, _)| name == "load-conductor")
-    });
+    let running = start(&testbed);
+    wait_for_phase(&testbed, "stress");
     let app = testbed.container_of("app");
     std::thread::sleep(Duration::from_millis(1_500));
     docker(&["update", "--cpus", "2", &app]);
