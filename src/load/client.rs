@@ -122,10 +122,11 @@ impl Connection {
     ///
     /// Costs no system call unless the event loop has seen something.
     fn has_been_closed(&self) -> bool {
-        SCRATCH.with_borrow_mut(|scratch| match self.stream.try_read(scratch) {
-            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
-            Ok(_) => true,
-        })
+        let looked = self.stream.try_io(Interest::READABLE, || {
+            let look = |scratch: &mut Box<[u8]>| receive_once(&self.stream, scratch);
+            SCRATCH.with_borrow_mut(look)
+        });
+        !matches!(looked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
     /// Sends the whole request, or as much as the server wants of it before it answers.
@@ -221,12 +222,17 @@ fn send(stream: &TcpStream, request: &[u8]) -> io::Result<usize> {
     })
 }
 
+/// One system call, whatever the event loop has seen.
+fn receive_once(stream: &TcpStream, scratch: &mut [u8]) -> io::Result<usize> {
+    let (n, _) = retry_on_intr(|| rustix::net::recv(stream, &mut *scratch, RecvFlags::empty()))?;
+    Ok(n)
+}
+
 /// One system call; [`io::ErrorKind::WouldBlock`] where there was nothing.
 fn receive(stream: &TcpStream, scratch: &mut [u8]) -> io::Result<usize> {
     let mut received = None;
     let tried = stream.try_io(Interest::READABLE, || {
-        let (n, _) =
-            retry_on_intr(|| rustix::net::recv(stream, &mut *scratch, RecvFlags::empty()))?;
+        let n = receive_once(stream, scratch)?;
         received = Some(n);
         if (1..scratch.len()).contains(&n) {
             // After a short read there is no more, and the event loop says when there is:

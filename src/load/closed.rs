@@ -88,8 +88,13 @@ async fn run_user(thread: Rc<Thread>, user: u32, start: Instant) {
     let sitter = Sitter::User(user);
     let mut seat = thread.take_seat(sitter, u64::from(user));
     let mut n_journeys = 0;
-    while let Some(phase) = thread.phase() {
-        match stay_of(&phase, user, Instant::now) {
+    let look = || {
+        let phase = thread.phase();
+        let phase = phase.as_ref()?;
+        Some((stay_of(phase, user, Instant::now), phase.index))
+    };
+    while let Some((stay, phase)) = look() {
+        match stay {
             Stay::Wanted => {}
             Stay::From(turn) => {
                 thread.timer.sleep_until(turn).await;
@@ -104,7 +109,7 @@ async fn run_user(thread: Rc<Thread>, user: u32, start: Instant) {
             // The phase may be another one by now.
             continue;
         }
-        let index = next_journey(&thread, &mut seat, phase.index, n_journeys);
+        let index = next_journey(&thread, &mut seat, phase, n_journeys);
         n_journeys += 1;
         let end = journey::run(&thread, &mut seat, index, None).await;
         if matches!(end, JourneyEnd::Aborted | JourneyEnd::Fruitless) {

@@ -1,7 +1,9 @@
 //! Sleeping to the microsecond on a load thread, without burning CPU.
 //!
 //! tokio's timer rounds up to whole milliseconds, which would be added to every
-//! open-loop latency. One timerfd per load thread wakes the event loop at the
+//! open-loop latency; and while it runs, the event loop reads the clock twice and sets a
+//! kernel timer each time it waits, which is a tenth of what a plain request costs. So the
+//! runtime of a load thread has no timer, and one timerfd wakes the event loop at the
 //! earliest of all awaited moments instead.
 //!
 //! **Invariant**: a sleep never ends before its moment.
@@ -118,6 +120,37 @@ impl FineTimer {
         timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &spec)?;
         self.armed.set(Some(earliest));
         Ok(())
+    }
+}
+
+/// What times waits outside a journey's requests.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Waits<'a> {
+    /// A load thread's timer: its runtime has none.
+    Fine(&'a Rc<FineTimer>),
+    /// The runtime's own, to the millisecond.
+    Runtime,
+}
+
+impl Waits<'_> {
+    pub(super) async fn sleep(self, wait: Duration) {
+        match self {
+            Self::Fine(timer) => timer.sleep_until(Instant::now() + wait).await,
+            Self::Runtime => tokio::time::sleep(wait).await,
+        }
+    }
+
+    /// What a future gives, unless it takes longer; `None` then.
+    pub(super) async fn within<T>(
+        self,
+        limit: Duration,
+        future: impl Future<Output = T>,
+    ) -> Option<T> {
+        tokio::select! {
+            biased;
+            done = future => Some(done),
+            () = self.sleep(limit) => None,
+        }
     }
 }
 

@@ -419,8 +419,9 @@ fn spawn_thread(
                 if let Some(cpus) = &plan.cpus {
                     pin_this_thread(cpus).map_err(|error| not_kept(cpus, &error))?;
                 }
+                // Without its timer: `fine_timer` says why.
                 let runtime = tokio::runtime::Builder::new_current_thread()
-                    .enable_all()
+                    .enable_io()
                     .build_local(LocalOptions::default())?;
                 runtime.block_on(async {
                     let thread = Thread::new(index, plan, outbox)?;

@@ -4,6 +4,7 @@
 //! a request that belongs to a phase is recorded exactly once.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -172,7 +173,7 @@ async fn one(
     }
     let left_at = Instant::now();
     let moment = course.due.map_or(left_at, |due| due.at);
-    let is_counted = thread.phase_at(moment).is_some();
+    let is_counted = thread.is_in_phase(moment);
     if course.began.is_none() {
         course.began = Some(left_at);
         if is_counted {
@@ -198,12 +199,13 @@ async fn one(
 
 /// Whether the phase under way still has a place for this user or journey.
 pub(super) fn is_wanted(thread: &Thread, sitter: Sitter) -> bool {
-    let Some(phase) = thread.phase() else {
+    let phase = thread.phase();
+    let Some(phase) = phase.as_ref() else {
         return false;
     };
     match (phase.model, sitter) {
         (LoadModel::Closed { .. }, Sitter::User(user)) => {
-            stay_of(&phase, user, Instant::now) == Stay::Wanted
+            stay_of(phase, user, Instant::now) == Stay::Wanted
         }
         (LoadModel::Open { .. }, Sitter::Arrival) => true,
         (_, Sitter::Beside(journey)) => thread.plan.phases[phase.index].has_beside(journey),
@@ -224,25 +226,36 @@ async fn hold_back(thread: &Thread, seat: &Seat, ended: &Ended, is_open: bool) {
 }
 
 fn record(thread: &Thread, operation: &Ready, ended: &Ended, left_at: Instant, due: Option<Due>) {
-    let Some(phase) = thread.phase() else {
+    let phase = thread.phase();
+    let Some(phase) = phase.as_ref() else {
         return;
     };
-    let moment = due.map_or(left_at, |due| due.at);
     let since = |from: Instant, to: Instant| nanoseconds(to.saturating_duration_since(from));
     let second_of = |moment: Instant| {
         let second = moment.saturating_duration_since(phase.start).as_secs();
         u32::try_from(second).unwrap_or(u32::MAX)
     };
-    thread.record(Sample {
+    let (sent_second, service_ns) = (second_of(left_at), since(left_at, ended.at));
+    let sample = Sample {
         operation: operation.name,
         outcome: ended.outcome,
-        second: second_of(moment),
-        sent_second: second_of(left_at),
-        latency_ns: since(moment, ended.at),
-        service_ns: since(left_at, ended.at),
-        lag_ns: since(moment, left_at),
-        generator_lag_ns: due.map_or(0, |due| since(due.sendable, left_at)),
+        second: sent_second,
+        sent_second,
+        latency_ns: service_ns,
+        service_ns,
+        lag_ns: 0,
+        generator_lag_ns: 0,
         is_sent_inside: left_at < phase.end,
+    };
+    thread.record(match due {
+        None => sample,
+        Some(due) => Sample {
+            second: second_of(due.at),
+            latency_ns: since(due.at, ended.at),
+            lag_ns: since(due.at, left_at),
+            generator_lag_ns: since(due.sendable, left_at),
+            ..sample
+        },
     });
 }
 
@@ -284,8 +297,11 @@ async fn request(
                 jar: jar.as_deref_mut(),
                 trail: None,
             };
-            let exchange = exchange(line, &outgoing, operation, operation.keep());
-            match slot.guard(exchange).await {
+            let guarded = {
+                let exchange = pin!(exchange(line, &outgoing, operation, operation.keep()));
+                slot.guard(exchange).await
+            };
+            match guarded {
                 Ok(exchanged) => exchanged,
                 Err(cancel) => {
                     // The answer may still come; this connection cannot tell it

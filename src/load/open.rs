@@ -364,7 +364,7 @@ async fn pace(thread: Rc<Thread>, stream: Rc<Stream>, pacer: Rc<Pacer>) {
 }
 
 fn arrive(thread: &Rc<Thread>, stream: &Rc<Stream>, arrival: Arrival) {
-    let is_counted = stream.sitter.is_main() && thread.phase_at(arrival.due).is_some();
+    let is_counted = stream.sitter.is_main() && thread.is_in_phase(arrival.due);
     if is_counted {
         thread.totals.borrow_mut().arrivals += 1;
     }
@@ -426,10 +426,10 @@ async fn serve(
             at: arrival.due,
             sendable: free_at.max(arrival.due),
         };
-        let Some(phase) = thread.phase() else {
+        let Some(phase) = thread.phase().map(|phase| phase.index) else {
             break;
         };
-        let index = stream.journey_of(&thread, phase.index, arrival);
+        let index = stream.journey_of(&thread, phase, arrival);
         let sets = &thread.plan.prepared.journeys[index].data;
         if !sets.is_empty() {
             let drawn = draw(arrival.seed, arrival.number, 1);

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::cookies::CookieJar;
 use super::data::Rows;
+use super::fine_timer::Waits;
 use super::generator::LoadError;
 use super::mix::draw;
 use super::numbers::{ForWhom, Numbers};
@@ -144,6 +145,7 @@ async fn run_user(
                         picked: &rows,
                     },
                 },
+                waits: Waits::Runtime,
                 // Users are spread over the target's containers.
                 to: (
                     &prepared.dialer,

@@ -20,6 +20,7 @@ use serde_json::Value;
 
 use super::cookies::CookieJar;
 use super::data::{Pick, Rows};
+use super::fine_timer::Waits;
 use super::journey::PAUSE;
 use super::mix::draw;
 use super::numbers::{ForWhom, Numbers};
@@ -137,6 +138,7 @@ pub(super) async fn make_ready(thread: &Thread, seat: &mut Seat, renew: Renew) -
                 },
             },
             to: (&prepared.dialer, plan.addresses[seat.address]),
+            waits: Waits::Fine(&thread.timer),
             timeout: plan.timeout,
             connection: &mut seat.connection,
             jar: seat.jar.as_deref_mut(),
@@ -228,6 +230,7 @@ pub(super) async fn set_up_load(plan: &ThreadPlan) -> Result<Vec<Option<Value>>,
                     },
                 },
                 to: (&prepared.dialer, plan.addresses[0]),
+                waits: Waits::Runtime,
                 timeout: plan.timeout,
                 connection: &mut connection,
                 jar: jar.as_mut(),

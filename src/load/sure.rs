@@ -12,6 +12,7 @@ use super::answer::Keep;
 use super::connection::{Connection, Dialer};
 use super::cookies::CookieJar;
 use super::exchange::{Line, exchange};
+use super::fine_timer::Waits;
 use super::journey::no_answer_within;
 use super::numbers::{ForWhom, Numbers};
 use super::once::answer_on;
@@ -27,6 +28,7 @@ pub(super) struct Sender<'a> {
     pub(super) whom: ForWhom<'a>,
     /// How connections are made, and where to.
     pub(super) to: (&'a Dialer, SocketAddr),
+    pub(super) waits: Waits<'a>,
     /// Longest wait for one answer.
     pub(super) timeout: Duration,
     pub(super) connection: &'a mut Option<Connection>,
@@ -60,7 +62,7 @@ impl Sender<'_> {
                     why,
                 })?;
             if !step.think.is_zero() {
-                tokio::time::sleep(step.think).await;
+                self.waits.sleep(step.think).await;
             }
         }
         Ok(())
@@ -73,7 +75,7 @@ impl Sender<'_> {
     ) -> Result<(), String> {
         let mut attempt = 1;
         while let Some(wait) = self.attempt(step, attempt, captures).await? {
-            tokio::time::sleep(wait).await;
+            self.waits.sleep(wait).await;
             attempt += 1;
         }
         Ok(())
@@ -98,7 +100,7 @@ impl Sender<'_> {
         };
         let sending = exchange(line, &outgoing, step, Keep::All);
         let timeout = step.timeout.unwrap_or(self.timeout);
-        if let Ok(sent) = tokio::time::timeout(timeout, sending).await {
+        if let Some(sent) = self.waits.within(timeout, sending).await {
             sent.map_err(|error| error.message)?;
         } else {
             // Its answer may still come, and would be taken for the next one's.

@@ -7,7 +7,7 @@
 //! **Invariant**: membership of a window is decided by comparing one moment with
 //! the phase clock, never by the order in which tasks happen to run.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::HashSet;
 use std::future::Future;
 use std::rc::Rc;
@@ -142,7 +142,7 @@ pub(super) struct Thread {
     pub(super) open: OpenState,
     pub(super) users: RefCell<HashSet<u32>>,
     pub(super) totals: RefCell<Totals>,
-    phase: Cell<Option<PhaseClock>>,
+    phase: RefCell<Option<PhaseClock>>,
     batch: RefCell<Batch>,
     flushed: Cell<Instant>,
     failure_notes: FailureNotes,
@@ -185,7 +185,7 @@ impl Thread {
             open: OpenState::default(),
             users: RefCell::default(),
             totals: RefCell::default(),
-            phase: Cell::new(None),
+            phase: RefCell::new(None),
             batch: RefCell::default(),
             flushed: Cell::new(Instant::now()),
             failure_notes: FailureNotes::default(),
@@ -207,8 +207,7 @@ impl Thread {
                 thread.report_broken(format!("the timer failed: {error}"));
             }
         });
-        let mut housekeeping = tokio::time::interval(HOUSEKEEPING);
-        housekeeping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut housekeeping = self.timer.sleep_until(Instant::now());
         loop {
             tokio::select! {
                 biased;
@@ -218,7 +217,10 @@ impl Thread {
                     Some(Command::Close { is_last }) => self.close(is_last),
                     Some(Command::Stop) | None => return,
                 },
-                _ = housekeeping.tick() => self.keep_house(),
+                () = &mut housekeeping => {
+                    self.keep_house();
+                    housekeeping = self.timer.sleep_until(Instant::now() + HOUSEKEEPING);
+                }
             }
         }
     }
@@ -233,13 +235,13 @@ impl Thread {
     }
 
     /// The phase under way.
-    pub(super) fn phase(&self) -> Option<PhaseClock> {
-        self.phase.get()
+    pub(super) fn phase(&self) -> Ref<'_, Option<PhaseClock>> {
+        self.phase.borrow()
     }
 
-    /// The phase under way, if the moment is inside it.
-    pub(super) fn phase_at(&self, moment: Instant) -> Option<PhaseClock> {
-        self.phase.get().filter(|phase| phase.holds(moment))
+    /// Whether the moment is inside the phase under way.
+    pub(super) fn is_in_phase(&self, moment: Instant) -> bool {
+        self.phase().is_some_and(|phase| phase.holds(moment))
     }
 
     /// A seat, with a connection where one is idle.
@@ -334,7 +336,8 @@ impl Thread {
 
     /// Counts a stretch of a journey's time, as far as it is the phase's own.
     fn add_span(&self, slot: &Slot, from: Instant, to: Instant) {
-        let Some(phase) = self.phase.get() else {
+        let phase = self.phase();
+        let Some(phase) = phase.as_ref() else {
             return;
         };
         let is_own = match (phase.model, slot.sitter.get()) {
@@ -350,7 +353,7 @@ impl Thread {
 
     /// Counts time under way of so many open-loop journeys.
     pub(super) fn add_under_way(&self, n_journeys: u32, from: Instant, to: Instant) {
-        if let Some(phase) = self.phase.get() {
+        if let Some(phase) = self.phase().as_ref() {
             self.totals.borrow_mut().under_way += phase.overlap(from, to) * n_journeys;
         }
     }
@@ -378,7 +381,7 @@ impl Thread {
         began: Instant,
         ended: Instant,
     ) {
-        if self.phase_at(ended).is_some() {
+        if self.is_in_phase(ended) {
             let latency = nanoseconds(ended.saturating_duration_since(began));
             let mut batch = self.batch.borrow_mut();
             batch.journeys.push((journey, outcome, latency));
@@ -400,7 +403,7 @@ impl Thread {
     }
 
     fn begin(self: &Rc<Self>, clock: PhaseClock) {
-        self.phase.set(Some(clock));
+        self.phase.replace(Some(clock));
         self.totals.take();
         self.failure_notes.clear();
         // Whoever collects for this phase has heard nothing yet.
@@ -423,7 +426,8 @@ impl Thread {
         if now.saturating_duration_since(self.flushed.get()) >= FLUSH_AFTER {
             self.flush();
         }
-        let Some(phase) = self.phase.get().filter(|phase| phase.end <= now) else {
+        let phase = self.phase().filter(|phase| phase.end <= now);
+        let Some(phase) = phase else {
             return;
         };
         let mut drain = self.drain.borrow_mut();
@@ -447,7 +451,7 @@ impl Thread {
             self.report_closed(now, used);
             if is_last {
                 // Whoever looks now is wanted by no phase: what was counted is all that was sent.
-                self.phase.set(None);
+                self.phase.replace(None);
             }
         } else if !drain.is_reported {
             drain.is_reported = true;
@@ -460,8 +464,8 @@ impl Thread {
     /// Gives up what of the phase is still waiting or in flight.
     fn close(&self, is_last: bool) {
         let now = Instant::now();
-        if let Some(phase) = self.phase.get() {
-            self.open.give_up(self, &phase, now);
+        if let Some(phase) = self.phase().as_ref() {
+            self.open.give_up(self, phase, now);
         }
         for slot in self.slots.borrow().iter() {
             if slot.is_counted.get() {
@@ -495,7 +499,16 @@ impl Thread {
 
     fn flush(&self) {
         self.flushed.set(Instant::now());
-        let mut batch = self.batch.take();
+        // As much is gathered again: room for it at once is cheaper than growing into it.
+        let next = {
+            let last = self.batch.borrow();
+            Batch {
+                samples: Vec::with_capacity(last.samples.len()),
+                journeys: Vec::with_capacity(last.journeys.len()),
+                ..Batch::default()
+            }
+        };
+        let mut batch = self.batch.replace(next);
         let is_out = |slot: &&Rc<Slot>| slot.deadline.get().is_some();
         let n_out = self.slots.borrow().iter().filter(is_out).count();
         let n_out = u32::try_from(n_out).unwrap_or(u32::MAX);

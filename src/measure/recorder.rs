@@ -77,7 +77,46 @@ pub struct Recorder {
     generator_lag: Latencies,
     journey_names: Vec<String>,
     journeys: Vec<JourneyRecord>,
-    intervals: HashMap<(u32, u32, Outcome), Slice>,
+    intervals: Intervals,
+}
+
+/// Second, operation and outcome.
+type SliceKey = (u32, u32, Outcome);
+
+/// The slices of a phase by second, operation and outcome.
+///
+/// Most samples belong to the slice of the sample before of their operation, which is
+/// found without a hash.
+#[derive(Debug, Clone, Default)]
+struct Intervals {
+    slices: Vec<(SliceKey, Slice)>,
+    by_key: HashMap<SliceKey, usize>,
+    /// By operation: the slice that was asked for last.
+    last: Vec<usize>,
+}
+
+impl Intervals {
+    fn slice(&mut self, key: SliceKey) -> &mut Slice {
+        let operation = key.1 as usize;
+        if self.last.len() <= operation {
+            self.last.resize(operation + 1, usize::MAX);
+        }
+        let last = self.last[operation];
+        let is_last = self
+            .slices
+            .get(last)
+            .is_some_and(|(known, _)| *known == key);
+        let index = if is_last {
+            last
+        } else {
+            *self.by_key.entry(key).or_insert_with(|| {
+                self.slices.push((key, Slice::default()));
+                self.slices.len() - 1
+            })
+        };
+        self.last[operation] = index;
+        &mut self.slices[index].1
+    }
 }
 
 /// What one interval is made of.
@@ -164,7 +203,7 @@ impl Recorder {
             generator_lag: Latencies::default(),
             journey_names: Vec::new(),
             journeys: vec![JourneyRecord::default()],
-            intervals: HashMap::new(),
+            intervals: Intervals::default(),
         }
     }
 
@@ -230,10 +269,8 @@ impl Recorder {
                 self.generator_lag.record(sample.generator_lag_ns);
             }
         }
-        let slice = self
-            .intervals
-            .entry((sample.second, sample.operation, sample.outcome))
-            .or_default();
+        let key = (sample.second, sample.operation, sample.outcome);
+        let slice = self.intervals.slice(key);
         slice.latencies.record(sample.latency_ns);
         let is_sent_in_it = sample.is_sent_inside && sample.sent_second == sample.second;
         if !is_sent_in_it && sample.outcome != Outcome::Unsent {
@@ -256,9 +293,9 @@ impl Recorder {
         if !self.is_beside[unpaced.operation as usize] {
             self.generator_lag.record_n(unpaced.waited_ns, unpaced.n);
         }
+        let key = (unpaced.second, unpaced.operation, Outcome::Unsent);
         self.intervals
-            .entry((unpaced.second, unpaced.operation, Outcome::Unsent))
-            .or_default()
+            .slice(key)
             .latencies
             .record_n(unpaced.waited_ns, unpaced.n);
     }
@@ -293,8 +330,8 @@ impl Recorder {
         for (journey, other) in self.journeys.iter_mut().zip(&other.journeys) {
             journey.record.merge(&other.record);
         }
-        for (key, other) in &other.intervals {
-            let slice = self.intervals.entry(*key).or_default();
+        for (key, other) in &other.intervals.slices {
+            let slice = self.intervals.slice(*key);
             slice.latencies.merge(&other.latencies);
             for (sent, n) in &other.left_later {
                 *slice.left_later.entry(*sent).or_default() += n;
@@ -372,7 +409,7 @@ impl Recorder {
 
     /// One interval per second, operation and outcome, in that order.
     pub fn into_intervals(self) -> Vec<Interval> {
-        let mut intervals: Vec<_> = self.intervals.into_iter().collect();
+        let mut intervals = self.intervals.slices;
         intervals.sort_unstable_by_key(|(key, _)| *key);
         intervals
             .into_iter()
