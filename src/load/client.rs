@@ -66,6 +66,17 @@ pub(super) enum ExchangeError {
     Failed(ClientError),
 }
 
+/// How far the sending of a request came at once.
+#[derive(Debug)]
+pub(super) enum Begun {
+    /// All of it went out.
+    Whole,
+    /// So many bytes of it.
+    Partly(usize),
+    /// Its first bytes were not taken.
+    Refused(io::Error),
+}
+
 /// An open connection.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -103,19 +114,48 @@ impl Connection {
         request: &Outgoing<'_>,
         keep: Keep,
     ) -> Result<(), ExchangeError> {
+        let begun = self.begin(request, keep).ok_or(ExchangeError::Stale)?;
+        self.finish(begun, request).await
+    }
+
+    /// Begins an exchange: sends what goes out at once. `None` when the connection was closed
+    /// before, and nothing was sent.
+    pub(super) fn begin(&mut self, request: &Outgoing<'_>, keep: Keep) -> Option<Begun> {
         // What a server says first on a new connection is its answer to what follows: a
         // greeting of another protocol is to be told as such.
         if !std::mem::take(&mut self.is_new) && self.has_been_closed() {
-            return Err(ExchangeError::Stale);
+            return None;
         }
         self.reader.begin(keep, request.is_head());
-        self.send(request.bytes()).await?;
-        while !self.reader.is_done() {
-            std::future::poll_fn(|cx| self.poll_receive(cx))
-                .await
-                .map_err(ExchangeError::Failed)?;
+        Some(match send(&self.stream, request.bytes()) {
+            Ok(n) if n == request.bytes().len() => Begun::Whole,
+            Ok(n) => Begun::Partly(n),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Begun::Partly(0),
+            Err(error) => Begun::Refused(error),
+        })
+    }
+
+    /// Does what is left of an exchange that was begun.
+    pub(super) async fn finish(
+        &mut self,
+        begun: Begun,
+        request: &Outgoing<'_>,
+    ) -> Result<(), ExchangeError> {
+        match begun {
+            Begun::Whole => {}
+            Begun::Partly(n) => self.send_rest(request.bytes(), n).await?,
+            Begun::Refused(error) => self.send_failed(&error, false).await?,
         }
-        Ok(())
+        let answered = std::future::poll_fn(|cx| self.poll_answer(cx)).await;
+        answered.map_err(ExchangeError::Failed)
+    }
+
+    /// Reads until the answer is whole.
+    pub(super) fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
+        while !self.reader.is_done() {
+            ready!(self.poll_receive(cx))?;
+        }
+        Poll::Ready(Ok(()))
     }
 
     /// Whether something came while nothing was asked for: an end, or bytes that answer nothing.
@@ -129,16 +169,11 @@ impl Connection {
         !matches!(looked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
-    /// Sends the whole request, or as much as the server wants of it before it answers.
-    async fn send(&mut self, mut request: &[u8]) -> Result<(), ExchangeError> {
-        let mut has_sent = false;
-        loop {
-            match send(&self.stream, request) {
-                Ok(n) if n == request.len() => return Ok(()),
-                Ok(n) => {
-                    has_sent |= n > 0;
-                    request = &request[n..];
-                }
+    /// Sends what is left of a request, or as much as the server wants of it before it answers.
+    async fn send_rest(&mut self, request: &[u8], mut n_sent: usize) -> Result<(), ExchangeError> {
+        while n_sent < request.len() {
+            match send(&self.stream, &request[n_sent..]) {
+                Ok(n) => n_sent += n,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.wait_to_send().await?;
                     if self.reader.is_done() {
@@ -148,9 +183,10 @@ impl Connection {
                         return Ok(());
                     }
                 }
-                Err(error) => return self.send_failed(&error, has_sent).await,
+                Err(error) => return self.send_failed(&error, n_sent > 0).await,
             }
         }
+        Ok(())
     }
 
     /// Waits until more can be sent; reads what comes meanwhile.

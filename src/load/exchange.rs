@@ -8,14 +8,16 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::future::Future;
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use super::answer::{Answer, Keep};
-use super::client::ClientError;
+use super::client::{Begun, ClientError, ExchangeError};
 use super::connection::{Connection, Dialer};
 use super::cookies::CookieJar;
-use super::journey::send;
 use super::once::answer_on;
 use super::plan::Target;
 use super::prepare::Ready;
@@ -51,21 +53,107 @@ pub(super) struct Redirects {
     scheme: &'static str,
 }
 
-/// Sends a request; the last answer is then the connection's.
+/// An exchange under way.
+pub(super) enum Exchanging<'l> {
+    /// The usual one: all is sent on a plain connection that was open, and only the answer is
+    /// waited for. Kept this small, and polled without a state machine, since it is what a
+    /// request costs the generator.
+    Sent(&'l mut Option<Connection>),
+    /// Any other: on its own in memory.
+    Other(Pin<Box<dyn Future<Output = Result<(), ClientError>> + 'l>>),
+}
+
+impl Future for Exchanging<'_> {
+    type Output = Result<(), ClientError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut *self {
+            Self::Sent(connection) => {
+                let Some(Connection::Plain(open)) = &mut **connection else {
+                    unreachable!("something was sent on a plain connection");
+                };
+                let answered = ready!(open.poll_answer(cx));
+                if answered.is_err() {
+                    **connection = None;
+                }
+                Poll::Ready(answered)
+            }
+            Self::Other(other) => other.as_mut().poll(cx),
+        }
+    }
+}
+
+/// Sends a request, as far as that goes at once; when what comes back is ready, the last
+/// answer is the connection's.
 ///
 /// **Errors**: those of [`send`], and a redirect that cannot be followed; the connection
 /// then has the answer that asked for it.
-pub(super) async fn exchange(
-    line: Line<'_>,
-    outgoing: &Outgoing<'_>,
-    operation: &Ready,
+pub(super) fn exchange<'l>(
+    line: Line<'l>,
+    outgoing: &'l Outgoing<'_>,
+    operation: &'l Ready,
     keep: Keep,
-) -> Result<(), ClientError> {
-    if line.jar.is_none() && line.trail.is_none() && operation.redirects.is_none() {
-        return send(line.connection, line.to, outgoing, keep).await;
+) -> Exchanging<'l> {
+    let is_plain = line.jar.is_none() && line.trail.is_none() && operation.redirects.is_none();
+    if !is_plain {
+        return Exchanging::Other(Box::pin(follow(line, outgoing, operation, keep)));
     }
-    // Apart, so that the plain case's memory is not that of this one.
-    Box::pin(follow(line, outgoing, operation, keep)).await
+    let begun = match line.connection {
+        Some(Connection::Plain(open)) if open.is_reusable() => {
+            let begun = open.begin(outgoing, keep);
+            if begun.is_none() {
+                *line.connection = None;
+            }
+            begun
+        }
+        _ => None,
+    };
+    if matches!(begun, Some(Begun::Whole)) {
+        return Exchanging::Sent(line.connection);
+    }
+    let sending = send(line.connection, line.to, outgoing, keep, begun);
+    Exchanging::Other(Box::pin(sending))
+}
+
+/// Sends on the connection, or on a new one where it has been closed; the answer is then the
+/// connection's. `begun`: how far a plain one that is open has come with it.
+async fn send(
+    connection: &mut Option<Connection>,
+    (dialer, address): (&Dialer, SocketAddr),
+    outgoing: &Outgoing<'_>,
+    keep: Keep,
+    mut begun: Option<Begun>,
+) -> Result<(), ClientError> {
+    if connection.as_ref().is_some_and(|open| !open.is_reusable()) {
+        *connection = None;
+    }
+    loop {
+        let was_open = connection.is_some();
+        let open = match connection {
+            Some(open) => open,
+            None => connection.insert(Connection::open(dialer, address).await?),
+        };
+        let exchanged = match (begun.take(), &mut *open) {
+            (Some(begun), Connection::Plain(open)) => open.finish(begun, outgoing).await,
+            (_, open) => open.exchange(outgoing, keep).await,
+        };
+        match exchanged {
+            Ok(()) => return Ok(()),
+            Err(ExchangeError::Failed(error)) => {
+                *connection = None;
+                return Err(error);
+            }
+            Err(ExchangeError::Stale) => {
+                *connection = None;
+                if !was_open {
+                    return Err(ClientError::new(
+                        ErrorClass::Reset,
+                        "the new connection was closed at once",
+                    ));
+                }
+            }
+        }
+    }
 }
 
 async fn follow(
@@ -82,7 +170,7 @@ async fn follow(
             trail.requests.push(bytes.to_vec());
         }
         let sent = Outgoing::new(&bytes, outgoing.is_head());
-        send(line.connection, line.to, &sent, keep).await?;
+        send(line.connection, line.to, &sent, keep, None).await?;
         let answer = answer_on(line.connection.as_ref());
         if let Some(jar) = line.jar.as_deref_mut() {
             jar.take(answer, target_of(&request), Instant::now());

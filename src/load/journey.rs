@@ -3,22 +3,18 @@
 //! **Invariant**: every request that was begun ends in exactly one outcome, and
 //! a request that belongs to a phase is recorded exactly once.
 
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::answer::Keep;
-use super::client::{ClientError, ExchangeError};
+use super::client::ClientError;
 use super::closed::{Stay, stay_of};
-use super::connection::{Connection, Dialer};
 use super::data::Rows;
 use super::exchange::{Line, exchange};
 use super::numbers::ForWhom;
 use super::plan::LoadModel;
 use super::prepare::{Judged, Ready};
-use super::request::Outgoing;
 use super::setup;
 use super::slot::{Cancel, Seat, Sitter};
 use super::thread::{Thread, nanoseconds};
@@ -362,40 +358,4 @@ async fn request(
 /// What a timeout is, in words.
 pub(super) fn no_answer_within(timeout: Duration) -> String {
     format!("no whole answer within {timeout:?}")
-}
-
-/// Sends on the seat's connection, or on a new one where it has been closed; the answer
-/// is then the connection's.
-pub(super) async fn send(
-    connection: &mut Option<Connection>,
-    (dialer, address): (&Dialer, SocketAddr),
-    outgoing: &Outgoing<'_>,
-    keep: Keep,
-) -> Result<(), ClientError> {
-    if connection.as_ref().is_some_and(|open| !open.is_reusable()) {
-        *connection = None;
-    }
-    loop {
-        let was_open = connection.is_some();
-        let open = match connection {
-            Some(open) => open,
-            None => connection.insert(Connection::open(dialer, address).await?),
-        };
-        match open.exchange(outgoing, keep).await {
-            Ok(()) => return Ok(()),
-            Err(ExchangeError::Failed(error)) => {
-                *connection = None;
-                return Err(error);
-            }
-            Err(ExchangeError::Stale) => {
-                *connection = None;
-                if !was_open {
-                    return Err(ClientError::new(
-                        ErrorClass::Reset,
-                        "the new connection was closed at once",
-                    ));
-                }
-            }
-        }
-    }
 }

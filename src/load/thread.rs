@@ -35,8 +35,8 @@ use crate::measure::{Outcome, RetryAfter, Sample, Unpaced};
 const HOUSEKEEPING: Duration = Duration::from_millis(10);
 /// Samples leave at least so often, so that ticks are fresh.
 const FLUSH_AFTER: Duration = Duration::from_millis(100);
-/// And when so many have gathered: 200 KB.
-const FLUSH_SAMPLES: usize = 4_096;
+/// And when so many have gathered: 57 KB, which the CPU that counts them has at hand.
+const FLUSH_SAMPLES: usize = 1_024;
 
 /// Longest time between an answer and the next send that is the generator's
 /// ordinary work. Release builds need 1 to 3 us; beyond this it stood still, and
