@@ -405,8 +405,16 @@ proptest! {
     }
 }
 
+/// As many as the environment says (`cargo xtask prove fuzz-answers`), or enough for every day.
+fn cases() -> ProptestConfig {
+    match std::env::var("PROPTEST_CASES") {
+        Ok(_) => ProptestConfig::default(),
+        Err(_) => ProptestConfig::with_cases(2_000),
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(cases())]
 
     #[test]
     fn an_answer_is_the_same_however_it_is_cut(

@@ -28,7 +28,7 @@ usage: cargo xtask COMMAND
                  bundled testbed and a real PostgreSQL, draw the charts
   test           everything CI runs: format, lints, docs, tests on real containers
   prove [PART]   the long proofs, whose dated results go to docs/proofs/:
-                 cold-demo, golden, dead-time, launches, freeze, fuzz,
+                 cold-demo, golden, dead-time, launches, freeze, fuzz, fuzz-answers,
                  compose-corpus
   bench-load     what a request costs the load generator, beside wrk, oha, hey, ab, k6 and
                  bare loops, whichever are installed; to docs/proofs/, too.

@@ -25,13 +25,14 @@ type Part = (
     fn(&mut Steps, &Path) -> Result<String, StepError>,
 );
 
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 8] = [
     ("cold-demo", cold_demo),
     ("golden", golden),
     ("dead-time", dead_time::dead_time),
     ("launches", launches::launches),
     ("freeze", freeze::freeze),
-    ("fuzz", fuzz::fuzz),
+    ("fuzz", fuzz::compose),
+    ("fuzz-answers", fuzz::answers),
     (corpus::NAME, corpus::corpus),
 ];
 
