@@ -120,6 +120,8 @@ impl Connection {
 
     /// Begins an exchange: sends what goes out at once. `None` when the connection was closed
     /// before, and nothing was sent.
+    ///
+    /// **Cancel**: from here to the end of the answer the connection is unusable for anything else.
     pub(super) fn begin(&mut self, request: &Outgoing<'_>, keep: Keep) -> Option<Begun> {
         // What a server says first on a new connection is its answer to what follows: a
         // greeting of another protocol is to be told as such.
@@ -136,6 +138,8 @@ impl Connection {
     }
 
     /// Does what is left of an exchange that was begun.
+    ///
+    /// **Errors**, **Cancel**: as of [`Connection::exchange`].
     pub(super) async fn finish(
         &mut self,
         begun: Begun,
@@ -151,6 +155,8 @@ impl Connection {
     }
 
     /// Reads until the answer is whole.
+    ///
+    /// **Errors**: the connection cannot be used again.
     pub(super) fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientError>> {
         while !self.reader.is_done() {
             ready!(self.poll_receive(cx))?;

@@ -59,7 +59,7 @@ impl Connection {
     pub(super) async fn open(dialer: &Dialer, address: SocketAddr) -> Result<Self, ClientError> {
         Ok(match dialer {
             Dialer::Plain => Self::Plain(client::Connection::open(address).await?),
-            // Boxed: their state is large, and would be a part of every plain exchange's.
+            // Boxed: their state is large, and would be a part of every plain connection's.
             Dialer::Tls(tls) => {
                 Self::Tls(Box::new(Box::pin(TlsConnection::open(tls, address)).await?))
             }

@@ -1,6 +1,7 @@
 //! One operation on its connection: cookies put in and taken out, redirects followed.
 //!
-//! What neither keeps cookies nor follows anything is one `send`; the rest pays for itself.
+//! What neither keeps cookies nor follows anything, on a plain connection that is open, is
+//! sent at once; the rest pays for itself.
 //! Whoever wants to show what was sent gives a [`Trail`].
 //!
 //! **Source**: RFC 9110, 15.4: of what a redirect makes of a method; RFC 3986, 5.2: of its
@@ -83,9 +84,11 @@ impl Future for Exchanging<'_> {
     }
 }
 
-/// Sends a request, as far as that goes at once; when what comes back is ready, the last
-/// answer is the connection's.
+/// Sends a request; when what comes back is ready, the last answer is the connection's.
 ///
+/// On a plain connection that is open the request leaves at once, before the first poll;
+/// else nothing does.
+/// **Cancel**: dropping it leaves the connection unusable; drop that too.
 /// **Errors**: those of [`send`], and a redirect that cannot be followed; the connection
 /// then has the answer that asked for it.
 pub(super) fn exchange<'l>(

@@ -41,6 +41,34 @@ struct Waiting {
     next_id: u64,
 }
 
+/// So many moments are kept at least, awaited or not. More than that are kept only while at
+/// least half of them are awaited.
+const MOMENTS_KEPT: usize = 64;
+
+impl Waiting {
+    /// The earliest moment that somebody still awaits.
+    fn earliest(&mut self) -> Option<Instant> {
+        while let Some(Reverse((moment, id))) = self.moments.peek() {
+            if self.wakers.contains_key(id) {
+                return Some(*moment);
+            }
+            self.moments.pop();
+        }
+        None
+    }
+
+    /// Nobody awaits it any more: a limit that was not reached, mostly.
+    fn forget(&mut self, id: u64) {
+        let Self {
+            moments, wakers, ..
+        } = self;
+        wakers.remove(&id);
+        if moments.len() > MOMENTS_KEPT && moments.len() > 2 * wakers.len() {
+            moments.retain(|Reverse((_, id))| wakers.contains_key(id));
+        }
+    }
+}
+
 impl FineTimer {
     /// A timer of the current runtime.
     pub(super) fn new() -> io::Result<Self> {
@@ -70,7 +98,7 @@ impl FineTimer {
         }
     }
 
-    /// Wakes sleepers for ever. One task of the thread runs this.
+    /// Wakes sleepers for ever. The thread's first task runs this beside its own work.
     pub(super) async fn run(&self) -> io::Result<()> {
         loop {
             // The expiry count is not read: the event is edge-triggered, and
@@ -97,13 +125,7 @@ impl FineTimer {
 
     /// Sets the timer to the earliest moment, if it is not set so already.
     fn arm(&self) -> io::Result<()> {
-        let earliest = self
-            .waiting
-            .borrow()
-            .moments
-            .peek()
-            .map(|Reverse((moment, _))| *moment);
-        let Some(earliest) = earliest else {
+        let Some(earliest) = self.waiting.borrow_mut().earliest() else {
             return Ok(());
         };
         if self.armed.get().is_some_and(|armed| armed <= earliest) {
@@ -133,6 +155,7 @@ pub(super) enum Waits<'a> {
 }
 
 impl Waits<'_> {
+    /// Waits so long.
     pub(super) async fn sleep(self, wait: Duration) {
         match self {
             Self::Fine(timer) => timer.sleep_until(Instant::now() + wait).await,
@@ -190,7 +213,7 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         if let Some(id) = self.id {
-            self.timer.waiting.borrow_mut().wakers.remove(&id);
+            self.timer.waiting.borrow_mut().forget(id);
         }
     }
 }
@@ -202,7 +225,8 @@ mod tests {
     #[test]
     fn sleepers_wake_in_order_and_never_early() {
         let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
+            // As a load thread's.
+            .enable_io()
             .build_local(tokio::runtime::LocalOptions::default())
             .unwrap();
         runtime.block_on(async {
@@ -227,6 +251,36 @@ mod tests {
                 task.await.unwrap();
             }
             assert_eq!(*order.borrow(), [0, 1, 4, 4, 7]);
+        });
+    }
+
+    #[test]
+    fn limits_that_were_not_reached_are_forgotten() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build_local(tokio::runtime::LocalOptions::default())
+            .unwrap();
+        runtime.block_on(async {
+            let timer = Rc::new(FineTimer::new().unwrap());
+            let waits = Waits::Fine(&timer);
+            for _ in 0..1_000 {
+                let mut is_new = true;
+                let soon = std::future::poll_fn(|cx| {
+                    cx.waker().wake_by_ref();
+                    if std::mem::take(&mut is_new) {
+                        Poll::Pending
+                    } else {
+                        Poll::Ready(7)
+                    }
+                });
+                assert_eq!(waits.within(Duration::from_secs(30), soon).await, Some(7));
+            }
+            assert!(timer.waiting.borrow().moments.len() <= MOMENTS_KEPT + 1);
+            assert_eq!(timer.waiting.borrow_mut().earliest(), None);
+            let driver = Rc::clone(&timer);
+            tokio::task::spawn_local(async move { driver.run().await });
+            let never = std::future::pending::<()>();
+            assert_eq!(waits.within(Duration::from_millis(5), never).await, None);
         });
     }
 }

@@ -136,6 +136,9 @@ impl Http2Connection {
 type End = Arc<OnceLock<hyper::Error>>;
 
 /// Begins to speak HTTP/2 on a stream. A task drives the connection until it is dropped.
+///
+/// Neither a keep-alive interval nor an adaptive window is set: both make hyper ask for a
+/// timer, and the runtime of a load thread has none.
 async fn greet<S>(stream: S) -> hyper::Result<(SendRequest<Full<Bytes>>, End)>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,

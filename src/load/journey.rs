@@ -3,7 +3,6 @@
 //! **Invariant**: every request that was begun ends in exactly one outcome, and
 //! a request that belongs to a phase is recorded exactly once.
 
-use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -293,11 +292,8 @@ async fn request(
                 jar: jar.as_deref_mut(),
                 trail: None,
             };
-            let guarded = {
-                let exchange = pin!(exchange(line, &outgoing, operation, operation.keep()));
-                slot.guard(exchange).await
-            };
-            match guarded {
+            let exchange = exchange(line, &outgoing, operation, operation.keep());
+            match slot.guard(exchange).await {
                 Ok(exchanged) => exchanged,
                 Err(cancel) => {
                     // The answer may still come; this connection cannot tell it

@@ -69,12 +69,9 @@ impl Slot {
     }
 
     /// Runs a future until it is done or the slot's request is cancelled.
-    ///
-    /// It comes pinned: an exchange is large, and moving it into here would show in CPU time
-    /// per request.
-    pub(super) async fn guard<F: Future>(
+    pub(super) async fn guard<F: Future + Unpin>(
         &self,
-        mut future: Pin<&mut F>,
+        mut future: F,
     ) -> Result<F::Output, Cancel> {
         std::future::poll_fn(|cx| {
             if let Some(cancel) = self.cancelled.take() {
@@ -88,14 +85,13 @@ impl Slot {
                 *waker = Some(cx.waker().clone());
             }
             drop(waker);
-            future.as_mut().poll(cx).map(Ok)
+            Pin::new(&mut future).poll(cx).map(Ok)
         })
         .await
     }
 
     /// Takes the request away from the task that awaits it.
     pub(super) fn cancel(&self, cancel: Cancel) {
-        self.deadline.set(None);
         self.cancelled.set(Some(cancel));
         if let Some(waker) = self.waker.borrow().as_ref() {
             waker.wake_by_ref();

@@ -28,6 +28,7 @@ pub(super) struct Sender<'a> {
     pub(super) whom: ForWhom<'a>,
     /// How connections are made, and where to.
     pub(super) to: (&'a Dialer, SocketAddr),
+    /// By what waits and limits are timed.
     pub(super) waits: Waits<'a>,
     /// Longest wait for one answer.
     pub(super) timeout: Duration,

@@ -4,12 +4,16 @@
 //! another thread, so there are cells instead of locks. `closed` and `open` hold
 //! the two ways of pacing, `journey` sends requests, `generator` directs threads.
 //!
+//! **Invariant**: nothing on a load thread uses `tokio::time`: its runtime has no timer, and
+//! would panic. `fine_timer` says why, and has one.
+//!
 //! **Invariant**: membership of a window is decided by comparing one moment with
 //! the phase clock, never by the order in which tasks happen to run.
 
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::HashSet;
 use std::future::Future;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -35,7 +39,7 @@ use crate::measure::{Outcome, RetryAfter, Sample, Unpaced};
 const HOUSEKEEPING: Duration = Duration::from_millis(10);
 /// Samples leave at least so often, so that ticks are fresh.
 const FLUSH_AFTER: Duration = Duration::from_millis(100);
-/// And when so many have gathered: 57 KB, which the CPU that counts them has at hand.
+/// And when so many have gathered: 49 KB, which the CPU that counts them has at hand.
 const FLUSH_SAMPLES: usize = 1_024;
 
 /// Longest time between an answer and the next send that is the generator's
@@ -148,6 +152,8 @@ pub(super) struct Thread {
     failure_notes: FailureNotes,
     /// Requests under way when that was told last.
     told_in_flight: Cell<u32>,
+    /// Requests under way: slots with a deadline.
+    n_in_flight: Cell<u32>,
     slots: RefCell<Vec<Rc<Slot>>>,
     /// Idle seats, by the address they connect to.
     seats: RefCell<Vec<Vec<Seat>>>,
@@ -190,6 +196,7 @@ impl Thread {
             flushed: Cell::new(Instant::now()),
             failure_notes: FailureNotes::default(),
             told_in_flight: Cell::new(0),
+            n_in_flight: Cell::new(0),
             slots: RefCell::default(),
             seats: RefCell::new(seats),
             drain: RefCell::default(),
@@ -201,17 +208,18 @@ impl Thread {
     /// Serves commands until told to stop. The thread's main task.
     pub(super) async fn run(self: Rc<Self>, mut commands: UnboundedReceiver<Command>) {
         let timer = Rc::clone(&self.timer);
-        let thread = Rc::clone(&self);
-        self.spawn(async move {
-            if let Err(error) = timer.run().await {
-                thread.report_broken(format!("the timer failed: {error}"));
-            }
-        });
+        // Here and not in a task of its own: this one is looked at first, and after every few
+        // others, so that a thread with thousands of answers to read still keeps time.
+        let mut timing = pin!(timer.run());
         let mut housekeeping = self.timer.sleep_until(Instant::now());
         loop {
             tokio::select! {
                 biased;
                 () = self.broken.notified() => return,
+                Err(error) = &mut timing => {
+                    self.report_broken(format!("the timer failed: {error}"));
+                    return;
+                }
                 command = commands.recv() => match command {
                     Some(Command::Begin(clock)) => self.begin(clock),
                     Some(Command::Close { is_last }) => self.close(is_last),
@@ -298,17 +306,27 @@ impl Thread {
         self.handled(slot, sent);
         slot.busy_since.set(Some(sent));
         let timeout = timeout.unwrap_or(self.plan.timeout);
-        slot.deadline.set(Some(sent + timeout));
+        let before = slot.deadline.replace(Some(sent + timeout));
+        if before.is_none() {
+            self.n_in_flight.set(self.n_in_flight.get() + 1);
+        }
         slot.is_counted.set(is_counted);
         slot.cancelled.set(None);
     }
 
     /// The request ended.
     pub(super) fn request_ends(&self, slot: &Slot, ended: Instant) {
-        slot.deadline.set(None);
+        self.is_out_no_more(slot);
         slot.is_counted.set(false);
         slot.cancelled.set(None);
         self.span_ends(slot, ended);
+    }
+
+    /// The slot's request, if it has one, is no longer watched.
+    fn is_out_no_more(&self, slot: &Slot) {
+        if slot.deadline.take().is_some() {
+            self.n_in_flight.set(self.n_in_flight.get() - 1);
+        }
     }
 
     /// Waits as a part of a journey: thinking or pausing.
@@ -420,6 +438,7 @@ impl Thread {
         let now = Instant::now();
         for slot in self.slots.borrow().iter() {
             if slot.deadline.get().is_some_and(|deadline| deadline <= now) {
+                self.is_out_no_more(slot);
                 slot.cancel(Cancel::TimedOut);
             }
         }
@@ -469,6 +488,7 @@ impl Thread {
         }
         for slot in self.slots.borrow().iter() {
             if slot.is_counted.get() {
+                self.is_out_no_more(slot);
                 slot.cancel(Cancel::Abandoned);
             }
         }
@@ -509,9 +529,7 @@ impl Thread {
             }
         };
         let mut batch = self.batch.replace(next);
-        let is_out = |slot: &&Rc<Slot>| slot.deadline.get().is_some();
-        let n_out = self.slots.borrow().iter().filter(is_out).count();
-        let n_out = u32::try_from(n_out).unwrap_or(u32::MAX);
+        let n_out = self.n_in_flight.get();
         batch.in_flight = (self.index, n_out);
         let is_told = self.told_in_flight.replace(n_out) == n_out;
         let is_empty = batch.samples.is_empty()
