@@ -3,7 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -82,6 +82,49 @@ fn an_answer_that_comes_before_the_request_was_sent_whole_is_heard() {
         assert!(counts.successes > 0, "{counts:?}");
         assert_eq!(counts.successes, counts.due, "{counts:?}");
     }
+}
+
+/// Reads whole requests of [`large_request`], each piece after a moment, and answers them.
+fn reads_slowly(mut stream: TcpStream, n_served: &AtomicU64) {
+    const LENGTH: usize = 5 << 20;
+    loop {
+        read_head(&mut stream);
+        let (mut piece, mut n_read) = (vec![0; 1 << 20], 0);
+        while n_read < LENGTH {
+            std::thread::sleep(ms(2));
+            match stream.read(&mut piece) {
+                Ok(n) if n > 0 => {
+                    assert!(
+                        piece[..n].iter().all(|byte| *byte == b'x'),
+                        "after {n_read}"
+                    );
+                    n_read += n;
+                }
+                _ => return,
+            }
+        }
+        assert_eq!(n_read, LENGTH, "nothing follows before the answer");
+        n_served.fetch_add(1, Ordering::SeqCst);
+        let _ = stream.write_all(b"HTTP/1.1 413 X\r\nContent-Length: 0\r\n\r\n");
+    }
+}
+
+#[test]
+fn a_request_that_goes_out_in_pieces_is_whole_on_a_kept_connection_too() {
+    let (n_served, n_connections) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
+    let (served, connections) = (Arc::clone(&n_served), Arc::clone(&n_connections));
+    let target = raw_server(move |stream| {
+        connections.fetch_add(1, Ordering::SeqCst);
+        reads_slowly(stream, &served);
+    });
+    let mut plan = plan(&target, large_request(), &[(closed(2), 1_500)]);
+    (plan.timeout, plan.drain) = (ms(20_000), ms(20_000));
+    let summary = run_one(plan);
+    let counts = summary.total.counts;
+    assert!(counts.due > 2, "more than one on a connection: {counts:?}");
+    assert_eq!(counts.successes, counts.due, "{:?}", summary.failures);
+    assert!(n_served.load(Ordering::SeqCst) >= counts.due);
+    assert_eq!(n_connections.load(Ordering::SeqCst), 2);
 }
 
 #[test]

@@ -94,7 +94,50 @@ fn a_login_is_renewed_between_journeys() {
         assert_eq!(counts.successes, counts.due, "{:?}", summary.failures);
         let n_logins = logins(&server).values().sum::<usize>() - before;
         assert!(n_logins >= 6, "{n_logins}");
+        // No request carries a token much older than that: a journey is one request of 2 ms.
+        let mut logged_in = HashMap::new();
+        for (at, got) in server.log() {
+            let (what, user) = got.path[1..].split_once('/').unwrap();
+            if what == "login" {
+                logged_in.insert(user.to_owned(), at);
+            } else {
+                let age = at.saturating_duration_since(logged_in[user]);
+                assert!(age < ms(60 + 200), "{age:?}");
+            }
+        }
     }
+}
+
+/// All waits of a set-up are timed on a load thread, whose runtime has no timer of its own.
+#[test]
+fn a_users_set_up_thinks_repeats_and_is_limited() {
+    let server = TestServer::start(|got: &Got| match got.path.as_str() {
+        "/ready" if got.index % 2 == 1 => Reply::Answer(200, "{\"ready\": false}".into()),
+        "/ready" => Reply::Answer(200, "{\"ready\": true}".into()),
+        "/slow" if got.index < 10 => Reply::After(ms(400), Box::new(ok())),
+        _ => Reply::After(ms(2), Box::new(ok())),
+    });
+    let text = r#"
+[[setup]]
+scope = "user"
+step = [
+  { path = "/first", think = "20ms" },
+  { path = "/ready", repeat = { until = { json = { "$.ready" = true } }, every = "20ms", at_most = 20 } },
+  { path = "/slow", timeout = "200ms" },
+]
+[[step]]
+path = "/"
+"#;
+    let summary = run_one(plan(&server.target, workload(text), &[(closed(1), 2_000)]));
+    let counts = summary.total.counts;
+    assert!(counts.successes > 10, "{:?}", summary.failures);
+    assert_eq!(counts.successes, counts.due, "{:?}", summary.failures);
+    let log = server.log();
+    let at = |path: &str| log.iter().find(|(_, got)| got.path == path).unwrap().0;
+    assert!(at("/ready") >= at("/first") + ms(20));
+    assert!(at("/slow") >= at("/ready") + ms(20), "asked twice");
+    let n_slow = log.iter().filter(|(_, got)| got.path == "/slow").count();
+    assert!(n_slow > 1, "the first one was given up");
 }
 
 #[test]
