@@ -40,7 +40,7 @@ struct Options {
     rounds: u32,
     /// Length of one run. **Units**: seconds.
     seconds: u32,
-    /// `get`, `post`, `crud` or `memory`; all without it.
+    /// `get`, `post`, `crud`, `tls` or `memory`; all without it.
     only: Option<String>,
     binary: Option<PathBuf>,
 }
@@ -55,7 +55,7 @@ impl Options {
         };
         let usage = |what: String| {
             StepError::new(what).hint(
-                "usage: cargo xtask bench-load [--rounds N] [--seconds N] [--only get|post|crud|memory] [--binary PATH]",
+                "usage: cargo xtask bench-load [--rounds N] [--seconds N] [--only get|post|crud|tls|memory] [--binary PATH]",
             )
         };
         let mut words = words.iter();
@@ -332,7 +332,7 @@ fn run(
     places: &Places,
     server: &Server,
 ) -> Result<Run, StepError> {
-    let words = peer.words(case, &server.url(), seconds, places);
+    let words = peer.words(case, &server.url(peer.wire()), seconds, places);
     let watch = Watch {
         every: Duration::from_millis(250),
         limit: Duration::from_secs(u64::from(seconds) * 2 + 60),

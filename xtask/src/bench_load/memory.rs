@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::numbers::number_after;
-use super::peer::{Places, ours};
+use super::peer::{Places, Wire, ours};
 use super::pinned::{Watch, run};
 use super::server::Server;
 use crate::steps::{StepError, program};
@@ -67,7 +67,7 @@ pub(super) fn memory(places: &Places, server: &Server, seconds: u32) -> Result<M
     let words = ours(
         places,
         &places.bench("idle.toml"),
-        &server.url(),
+        &server.url(Wire::Plain),
         N_USERS,
         seconds,
     );

@@ -16,10 +16,12 @@ pub(super) enum Case {
     Post,
     /// Nine resources created, read, updated and deleted, with checks.
     Crud,
+    /// The GET over TLS and in HTTP/2.
+    Secure,
 }
 
 impl Case {
-    pub(super) const ALL: [Self; 3] = [Self::Get, Self::Post, Self::Crud];
+    pub(super) const ALL: [Self; 4] = [Self::Get, Self::Post, Self::Crud, Self::Secure];
 
     /// As it is named on the command line.
     pub(super) fn name(self) -> &'static str {
@@ -27,6 +29,7 @@ impl Case {
             Self::Get => "get",
             Self::Post => "post",
             Self::Crud => "crud",
+            Self::Secure => "tls",
         }
     }
 
@@ -36,6 +39,9 @@ impl Case {
             Self::Post => "POST of 1 KB of JSON, keep-alive, 32 connections",
             Self::Crud => {
                 "The CRUD journey (36 requests, bodies of 1.1 to 2.2 KB, every answer checked), 32 users"
+            }
+            Self::Secure => {
+                "The plain GET, the same over TLS and in HTTP/2, keep-alive, 32 connections"
             }
         }
     }
@@ -48,7 +54,15 @@ pub(super) enum Peer {
     Ours,
     /// The same with body checks, captures and two operations.
     OursChecked,
+    /// Over TLS.
+    OursTls,
+    /// In HTTP/2 without TLS.
+    OursHttp2,
+    /// In HTTP/2 over TLS.
+    OursHttp2Tls,
     Wrk,
+    /// Over TLS.
+    WrkTls,
     Oha,
     Hey,
     Ab,
@@ -57,6 +71,16 @@ pub(super) enum Peer {
     Hyper,
     /// reqwest in a bare loop.
     Reqwest,
+}
+
+/// Which of the server's ports a generator connects to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wire {
+    Plain,
+    /// HTTP/1.1 or HTTP/2, as the client wishes.
+    Tls,
+    /// HTTP/2 without TLS.
+    Http2,
 }
 
 /// What a generator says of its own run.
@@ -86,10 +110,14 @@ pub(super) struct Places {
 }
 
 impl Peer {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 13] = [
         Self::Ours,
         Self::OursChecked,
+        Self::OursTls,
+        Self::OursHttp2,
+        Self::OursHttp2Tls,
         Self::Wrk,
+        Self::WrkTls,
         Self::Oha,
         Self::Hey,
         Self::Ab,
@@ -103,7 +131,11 @@ impl Peer {
         match self {
             Self::Ours => "nightsweep",
             Self::OursChecked => "nightsweep, check and capture",
+            Self::OursTls => "nightsweep, TLS",
+            Self::OursHttp2 => "nightsweep, HTTP/2",
+            Self::OursHttp2Tls => "nightsweep, HTTP/2 over TLS",
             Self::Wrk => "wrk",
+            Self::WrkTls => "wrk, TLS",
             Self::Oha => "oha",
             Self::Hey => "hey",
             Self::Ab => "ab",
@@ -116,17 +148,36 @@ impl Peer {
     /// Whether it can do a case at all, in a way that compares.
     pub(super) fn does(self, case: Case) -> bool {
         match case {
-            Case::Get => true,
-            Case::Post => !matches!(self, Self::OursChecked | Self::Hyper | Self::Reqwest),
+            Case::Get => self.wire() == Wire::Plain,
+            Case::Post => {
+                Self::does(self, Case::Get)
+                    && !matches!(self, Self::OursChecked | Self::Hyper | Self::Reqwest)
+            }
             Case::Crud => matches!(self, Self::Ours | Self::K6),
+            Case::Secure => self == Self::Ours || !Self::does(self, Case::Get),
+        }
+    }
+
+    /// What it speaks with the server.
+    pub(super) fn wire(self) -> Wire {
+        match self {
+            Self::OursTls | Self::OursHttp2Tls | Self::WrkTls => Wire::Tls,
+            Self::OursHttp2 => Wire::Http2,
+            _ => Wire::Plain,
         }
     }
 
     /// The words that say its version, and how it is installed; of programs that are not ours.
     pub(super) fn foreign(self) -> Option<(&'static [&'static str], &'static str)> {
         match self {
-            Self::Ours | Self::OursChecked | Self::Hyper | Self::Reqwest => None,
-            Self::Wrk => Some((&["wrk", "-v"], "apt-get install wrk")),
+            Self::Ours
+            | Self::OursChecked
+            | Self::OursTls
+            | Self::OursHttp2
+            | Self::OursHttp2Tls
+            | Self::Hyper
+            | Self::Reqwest => None,
+            Self::Wrk | Self::WrkTls => Some((&["wrk", "-v"], "apt-get install wrk")),
             Self::Oha => Some((&["oha", "--version"], "cargo install oha --locked")),
             Self::Hey => Some((&["hey", "-h"], "apt-get install hey")),
             Self::Ab => Some((&["ab", "-V"], "apt-get install apache2-utils")),
@@ -144,13 +195,21 @@ impl Peer {
         let (time, connections) = (format!("{seconds}s"), N_CONNECTIONS.to_string());
         let is_post = case == Case::Post;
         match self {
-            Self::Ours | Self::OursChecked => ours(
-                at,
-                &self.workload(case, &url, at),
-                target,
-                N_CONNECTIONS,
-                seconds,
-            ),
+            Self::Ours
+            | Self::OursChecked
+            | Self::OursTls
+            | Self::OursHttp2
+            | Self::OursHttp2Tls => {
+                let workload = self.workload(case, &url, at);
+                let mut words = ours(at, &workload, target, N_CONNECTIONS, seconds);
+                words.extend(line(match self {
+                    Self::OursTls => &["--insecure"],
+                    Self::OursHttp2 => &["--http2"],
+                    Self::OursHttp2Tls => &["--insecure", "--http2"],
+                    _ => &[],
+                }));
+                words
+            }
             Self::Hyper | Self::Reqwest => {
                 let library = match self {
                     Self::Hyper => "hyper",
@@ -159,7 +218,7 @@ impl Peer {
                 let loops = at.loops.display().to_string();
                 line(&[&loops, library, &url, &connections, &seconds.to_string()])
             }
-            Self::Wrk => {
+            Self::Wrk | Self::WrkTls => {
                 let mut words = line(&["wrk", "-t1", "-c", &connections, "-d", &time, "--latency"]);
                 if is_post {
                     words.extend(line(&["-s", &at.bench("post.lua"), &url, "--", &body]));
@@ -205,7 +264,7 @@ impl Peer {
     fn workload(self, case: Case, url: &str, at: &Places) -> String {
         match case {
             Case::Get if self == Self::OursChecked => at.bench("checked.toml"),
-            Case::Get => url.to_owned(),
+            Case::Get | Case::Secure => url.to_owned(),
             Case::Post => at.scratch.join("post.toml").display().to_string(),
             Case::Crud => {
                 let journey = at.root.join("compose/testbed/workload.toml");
@@ -224,7 +283,11 @@ impl Peer {
             cpu_s: None,
         };
         match self {
-            Self::Ours | Self::OursChecked => {
+            Self::Ours
+            | Self::OursChecked
+            | Self::OursTls
+            | Self::OursHttp2
+            | Self::OursHttp2Tls => {
                 let (_, latency) = said.split_once("\"latency_ms\"")?;
                 Some(Said {
                     cpu_s: number_after(said, "\"generator_cpu_s\""),
@@ -242,7 +305,7 @@ impl Peer {
                 number_after(said, "\"p99_ms\"")?,
                 number_after(said, "\"failed\"")?,
             )),
-            Self::Wrk => Some(plain(
+            Self::Wrk | Self::WrkTls => Some(plain(
                 number_after(said, "Requests/sec:")?,
                 duration_ms_after(said, " 50%")?,
                 duration_ms_after(said, " 99%")?,

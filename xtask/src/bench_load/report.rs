@@ -183,8 +183,10 @@ fn spread(ratio: Ratio) -> String {
 }
 
 fn peers(results: &Results, case: Case) -> String {
-    // Where wrk cannot do it, k6 is what the others are measured by.
+    // Where wrk cannot do it, k6 is what the others are measured by; what TLS and HTTP/2 cost,
+    // the plain request is.
     let by = match case {
+        Case::Secure => Peer::Ours,
         Case::Crud => Peer::K6,
         Case::Get | Case::Post => Peer::Wrk,
     };
@@ -269,6 +271,13 @@ fn words_of(memory: &Memory) -> String {
 pub(super) fn text(results: &Results) -> String {
     let options = &results.options;
     let mut text = results.about.clone();
+    if let Some(binary) = &results.options.binary {
+        let _ = writeln!(
+            text,
+            "- nightsweep: {}, as it was given, whatever the commit is",
+            binary.display()
+        );
+    }
     let _ = write!(
         text,
         "- load average at the start {}, at the end {}\n- {} rounds of {} s{}\n",

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use fs_err as fs;
 
 use super::host;
+use super::peer::Wire;
 use crate::steps::{StepError, program};
 
 /// The CPU that answers are made on.
@@ -30,7 +31,15 @@ const LONGEST_WORD: usize = 4_000;
 #[derive(Debug)]
 pub(super) struct Server {
     child: Child,
-    port: u16,
+    ports: Ports,
+}
+
+/// One for each [`Wire`].
+#[derive(Debug, Clone, Copy)]
+struct Ports {
+    plain: u16,
+    tls: u16,
+    http2: u16,
 }
 
 /// What the server has counted since it began.
@@ -45,12 +54,19 @@ pub(super) struct Counts {
 impl Server {
     /// Starts nginx with everything it writes in `folder`.
     pub(super) fn start(folder: &Path, bodies: &Path) -> Result<Self, StepError> {
-        let port = PORTS
-            .into_iter()
-            .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
-            .ok_or_else(|| StepError::new(format!("no port of {PORTS:?} is free")))?;
+        let mut free = PORTS.filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
+        let mut next = || {
+            free.next()
+                .ok_or_else(|| StepError::new(format!("no three ports of {PORTS:?} are free")))
+        };
+        let ports = Ports {
+            plain: next()?,
+            tls: next()?,
+            http2: next()?,
+        };
+        make_certificate(folder)?;
         let path = folder.join("nginx.conf");
-        fs::write(&path, configuration(folder, port, &resources(bodies)?)?)?;
+        fs::write(&path, configuration(folder, ports, &resources(bodies)?)?)?;
         let log = fs::File::create(folder.join("nginx.log"))?;
         let child = Command::new("bash")
             .args(["-c", r#"ulimit -n "$(ulimit -Hn)"; exec "$@""#, "bash"])
@@ -64,7 +80,7 @@ impl Server {
             .stderr(log.into_file())
             .spawn()
             .map_err(|error| StepError::new(format!("cannot start nginx: {error}")))?;
-        let mut server = Self { child, port };
+        let mut server = Self { child, ports };
         server.wait(folder)?;
         Ok(server)
     }
@@ -89,8 +105,13 @@ impl Server {
     }
 
     /// Where load goes, without a path.
-    pub(super) fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
+    pub(super) fn url(&self, wire: Wire) -> String {
+        let (scheme, port) = match wire {
+            Wire::Plain => ("http", self.ports.plain),
+            Wire::Tls => ("https", self.ports.tls),
+            Wire::Http2 => ("http", self.ports.http2),
+        };
+        format!("{scheme}://127.0.0.1:{port}")
     }
 
     /// CPU time since it began. **Units**: seconds.
@@ -100,7 +121,7 @@ impl Server {
 
     /// Asks the server for its counts; this is one request more.
     pub(super) fn counts(&self) -> Result<Counts, StepError> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
+        let mut stream = TcpStream::connect(("127.0.0.1", self.ports.plain))?;
         stream.set_read_timeout(Some(START_LIMIT))?;
         stream.write_all(b"GET /bench-status HTTP/1.0\r\n\r\n")?;
         let mut text = String::new();
@@ -185,12 +206,42 @@ fn quoted(text: &str) -> Result<String, StepError> {
     Ok(text.replace('\\', r"\\").replace('\'', r"\'"))
 }
 
-fn configuration(folder: &Path, port: u16, resources: &[Resource]) -> Result<String, StepError> {
+/// A certificate that nobody vouches for, and its key.
+fn make_certificate(folder: &Path) -> Result<(), StepError> {
+    let made = Command::new("openssl")
+        .args([
+            "req",
+            "-x509",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=localhost",
+        ])
+        .args(["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"])
+        .arg("-keyout")
+        .arg(folder.join("server.key"))
+        .arg("-out")
+        .arg(folder.join("server.pem"))
+        .output();
+    match made {
+        Ok(made) if made.status.success() => Ok(()),
+        Ok(made) => Err(StepError::new(format!(
+            "openssl makes no certificate: {}",
+            String::from_utf8_lossy(&made.stderr).trim()
+        ))),
+        Err(error) => Err(StepError::new(format!("`openssl` does not start: {error}"))
+            .hint("apt-get install openssl")),
+    }
+}
+
+fn configuration(folder: &Path, ports: Ports, resources: &[Resource]) -> Result<String, StepError> {
     let mut map = String::new();
     for (name, rest) in resources {
         let _ = writeln!(map, "    {name} '{}';", quoted(rest)?);
     }
     let here = folder.display();
+    let Ports { plain, tls, http2 } = ports;
     let mut temporary = String::new();
     for what in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
         let _ = writeln!(temporary, "  {what}_temp_path {here}/{what};");
@@ -212,7 +263,11 @@ http {{
     default '"resourceType":"unknown"}}';
 {map}  }}
   server {{
-    listen 127.0.0.1:{port} backlog=16384;
+    listen 127.0.0.1:{plain} backlog=16384;
+    listen 127.0.0.1:{tls} ssl http2 backlog=16384;
+    listen 127.0.0.1:{http2} http2 backlog=16384;
+    ssl_certificate {here}/server.pem;
+    ssl_certificate_key {here}/server.key;
     location = /bench-status {{ stub_status; }}
     location / {{
       default_type application/json;
@@ -239,6 +294,12 @@ http {{
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const PORTS_OF_TEST: Ports = Ports {
+        plain: 1,
+        tls: 2,
+        http2: 3,
+    };
 
     #[test]
     fn counts_are_read_from_the_status_page() {
@@ -279,6 +340,6 @@ mod tests {
                 "{rest}"
             );
         }
-        configuration(Path::new("/tmp"), 1, &resources).expect("a configuration");
+        configuration(Path::new("/tmp"), PORTS_OF_TEST, &resources).expect("a configuration");
     }
 }
