@@ -114,3 +114,30 @@ fn a_mix_of_endpoints_runs_with_a_journey_beside_it() {
     let beside: Vec<u64> = beside.map(|(_, _, _, successes, _)| *successes).collect();
     assert_eq!(beside, [20, 20], "five a second, whatever the rest does");
 }
+
+#[test]
+fn a_decision_of_three_calls_climbs_its_ladder_of_users() {
+    let testbed = Testbed::new();
+    let ladder = std::fs::read_to_string(
+        repository().join("compose/testbed/workloads/decision-matrix.toml"),
+    )
+    .unwrap();
+    assert!(ladder.contains("[50, 100, 150, 200]"), "{ladder}");
+    let shorter = [
+        ("web  = [2, 4]", "web  = [4]"),
+        ("duration = \"10s\"", "duration = \"1s\""),
+        (
+            "ramp = \"5s\", hold = \"20s\"",
+            "ramp = \"500ms\", hold = \"2s\"",
+        ),
+    ];
+    example(&testbed, "decision", &shorter);
+    testbed.run(&["run"]).exits(0);
+    testbed.assert_nothing_left();
+    let rows = testbed.rows();
+    assert_eq!(rows.len(), 4, "a row for each step");
+    for (row, users) in rows.iter().zip([50.0, 100.0, 150.0, 200.0]) {
+        assert_eq!(row.number("users"), users, "{row:?}");
+        assert_eq!(row.number("errors"), 0.0, "every body was checked: {row:?}");
+    }
+}
