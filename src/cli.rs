@@ -12,7 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use http::{HeaderName, Method};
 
 pub use self::values::{StageAmount, StageArg};
-use self::values::{parse_header, parse_stage};
+use self::values::{parse_basic, parse_header, parse_stage};
 use crate::cpus::CpuMode;
 use crate::threshold::Threshold;
 use crate::units::parse_duration;
@@ -256,6 +256,12 @@ pub struct LoadArgs {
     /// as `application/json` unless -H says otherwise
     #[arg(short = 'd', long, value_name = "BODY")]
     pub body: Option<String>,
+    /// Of a URL: user and password, sent as basic authentication
+    #[arg(short = 'a', long, value_name = "USER:PASSWORD", value_parser = parse_basic)]
+    pub basic: Option<(String, String)>,
+    /// Of a URL: follow at most so many redirects; each answer must come from the same server
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=20))]
+    pub redirects: Option<u8>,
     /// Closed loop: this many virtual users, one connection each (default: 10)
     #[arg(short = 'c', long, value_name = "USERS", conflicts_with = "open")]
     pub closed: Option<u32>,

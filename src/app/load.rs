@@ -4,8 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Method;
-use http::header::CONTENT_TYPE;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderName, Method};
 use indexmap::IndexMap;
 use serde_json::Value;
 
@@ -47,6 +49,11 @@ pub(super) async fn load(
         base_path: url.base_path,
     };
     let mut secrets = Secrets::new(environment.salt());
+    if let Some(basic) = &arguments.basic {
+        secrets.hide(&basic.1);
+        // A short password is not looked for in base64, where chance has it as well.
+        secrets.hide(&credentials(basic));
+    }
     let variables = variables(arguments, &workload, environment, &mut secrets);
     if arguments.once {
         return send_once(arguments, &target, &workload, &variables, &secrets, printer).await;
@@ -260,9 +267,14 @@ fn what_and_where(arguments: &LoadArgs) -> Result<(Workload, TargetUrl), AppErro
         let base = arguments.target.as_deref().unwrap_or(base);
         return Ok((single(arguments, path)?, parse(base)?));
     }
-    if arguments.method.is_some() || arguments.body.is_some() || !arguments.headers.is_empty() {
+    let is_of_url = arguments.method.is_some()
+        || arguments.body.is_some()
+        || !arguments.headers.is_empty()
+        || arguments.basic.is_some()
+        || arguments.redirects.is_some();
+    if is_of_url {
         return Err(AppError::input(anyhow::anyhow!(
-            "-m, -d and -H belong to a URL: the steps of a workload file have their own"
+            "-m, -d, -H, -a and --redirects belong to a URL: the steps of a workload file have their own"
         ))
         .hint("a URL begins with http://"));
     }
@@ -279,8 +291,8 @@ fn what_and_where(arguments: &LoadArgs) -> Result<(Workload, TargetUrl), AppErro
 fn single(arguments: &LoadArgs, path: &str) -> Result<Workload, AppError> {
     let body = match arguments.body.as_deref() {
         Some(text) => Some(match text.strip_prefix('@') {
-            Some(file) => fs_err::read_to_string(file).map_err(AppError::input)?,
-            None => text.to_owned(),
+            Some(file) => fs_err::read(file).map_err(AppError::input)?,
+            None => text.as_bytes().to_vec(),
         }),
         None => None,
     };
@@ -291,15 +303,30 @@ fn single(arguments: &LoadArgs, path: &str) -> Result<Workload, AppError> {
     let method = arguments.method.clone().unwrap_or(default);
     let mut headers = arguments.headers.clone();
     // A bare number or word is JSON as well, and hardly meant as such.
-    let is_json = |text: &String| {
-        text.trim_start().starts_with(['{', '['])
-            && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
+    let is_json = |bytes: &Vec<u8>| {
+        matches!(bytes.trim_ascii_start().first(), Some(b'{' | b'['))
+            && serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
     };
-    let has_type = headers.iter().any(|(name, _)| *name == CONTENT_TYPE);
-    if !has_type && body.as_ref().is_some_and(is_json) {
+    let has = |headers: &[(HeaderName, String)], name| headers.iter().any(|(own, _)| *own == name);
+    if let Some(basic) = &arguments.basic {
+        if has(&headers, AUTHORIZATION) {
+            return Err(AppError::input(anyhow::anyhow!(
+                "-a sets the header `authorization`, and -H has one too"
+            ))
+            .hint("keep one of them"));
+        }
+        headers.push((AUTHORIZATION, format!("Basic {}", credentials(basic))));
+    }
+    if !has(&headers, CONTENT_TYPE) && body.as_ref().is_some_and(is_json) {
         headers.push((CONTENT_TYPE, "application/json".to_owned()));
     }
-    Ok(Workload::single(method, path, &headers, body.as_deref()))
+    let redirects = arguments.redirects.unwrap_or_default();
+    Ok(Workload::single(method, path, &headers, body, redirects))
+}
+
+/// User and password as basic authentication sends them. **Source**: RFC 7617, section 2.
+fn credentials((user, password): &(String, String)) -> String {
+    BASE64_STANDARD.encode(format!("{user}:{password}"))
 }
 
 /// What is sent, in a few words.

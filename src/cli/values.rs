@@ -83,6 +83,16 @@ const OURS: [&str; 4] = [
     "upgrade",
 ];
 
+/// User and password of basic authentication.
+///
+/// **Source**: RFC 7617, section 2: the first colon ends the user.
+pub(super) fn parse_basic(text: &str) -> Result<(String, String), String> {
+    let (user, password) = text
+        .split_once(':')
+        .ok_or("write USER:PASSWORD, such as loadtest:secret")?;
+    Ok((user.to_owned(), password.to_owned()))
+}
+
 pub(super) fn parse_header(text: &str) -> Result<(HeaderName, String), String> {
     let (name, value) = text
         .split_once(':')

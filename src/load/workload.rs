@@ -235,7 +235,7 @@ impl Workload {
     ///
     /// The path is taken as it is: a dollar in it is a dollar.
     pub fn get(path: &str) -> Self {
-        Self::single(Method::GET, path, &[], None)
+        Self::single(Method::GET, path, &[], None, 0)
     }
 
     /// A workload of one plain request; any status from 200 to 299 is a success.
@@ -245,7 +245,8 @@ impl Workload {
         method: Method,
         path: &str,
         headers: &[(HeaderName, String)],
-        body: Option<&str>,
+        body: Option<Vec<u8>>,
+        redirects: u8,
     ) -> Self {
         let path = if path.starts_with('/') {
             path.to_owned()
@@ -261,7 +262,11 @@ impl Workload {
                     .iter()
                     .map(|(name, value)| (name.clone(), Pieces::text(value.clone())))
                     .collect(),
-                body: body.map_or(Body::None, |text| Body::Text(Pieces::text(text))),
+                body: body.map_or(Body::None, |bytes| match String::from_utf8(bytes) {
+                    Ok(text) => Body::Text(Pieces::text(text)),
+                    Err(not_text) => Body::Bytes(not_text.into_bytes().into()),
+                }),
+                redirects,
                 ..Operation::default()
             }],
             journeys: vec![Journey {

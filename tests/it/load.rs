@@ -166,7 +166,20 @@ fn a_url_is_sent_what_the_flags_say() {
     assert_eq!(text["method"], "PUT");
     assert_eq!(text["body"], "from a file");
     assert!(!text.to_string().contains("content-type"), "{text}");
+    std::fs::write(sandbox.path().join("body.bin"), [b'a', 0, 0xff, b'\n']).unwrap();
+    let bytes = sent(&["-d", "@body.bin"]);
+    assert!(has(&bytes, "content-length", "4"), "{bytes}");
     assert_eq!(sent(&[])["method"], "GET");
+    // user:pa:ss
+    let known = sent(&["-a", "user:pa:ss"]).to_string();
+    assert!(
+        known.contains("\"authorization\"") && !known.contains("pa:ss"),
+        "{known}"
+    );
+    assert!(
+        !known.contains("dXNlcjpwYTpzcw=="),
+        "it says the password: {known}"
+    );
     sandbox.write("w.toml", "[[step]]\npath = '/'");
     let mixed = [
         "load",
