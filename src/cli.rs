@@ -230,8 +230,9 @@ Examples:
 
 In a closed loop (-c) a user sends when its last answer is in: it finds the most that can be had,
 and hides how long others would have waited. In an open loop (-q) requests are due whatever the
-service does, and are timed from when they were due. -c, -q, -z, -n, -m, -d, -H and -t are as in
-oha, but for -q with -c: --max-in-flight bounds the connections of an open loop.";
+service does, and are timed from when they were due. -c, -z, -m, -H and -t are as in oha, apart
+from what they are unless given. -q goes without -c: --max-in-flight bounds the connections of an
+open loop. -n goes with -q alone. -d makes it a POST unless -m says otherwise; @FILE is oha's -D.";
 
 /// `load`
 #[derive(Debug, Args)]
