@@ -83,6 +83,7 @@ pub(super) async fn load(
         what,
         requests_per_journey,
         warm_up: arguments.warm_up,
+        seed: arguments.seed,
         thresholds: arguments.thresholds.clone(),
         held: Vec::new(),
         aborted: None,
