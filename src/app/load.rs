@@ -72,10 +72,12 @@ pub(super) async fn load(
         drain: DRAIN,
         seed: arguments.seed,
     };
-    if is_open(&planned)
-        && let Some(test) = test_generator(None).await?
-    {
-        refuse_too_fast(&test, plan.threads, None, &plan.phases)?;
+    if is_open(&planned) {
+        let tested = test_generator(None).await?;
+        let warning = refuse_too_fast(tested.as_ref(), plan.threads, None, &plan.phases)?;
+        if let Some(warning) = warning {
+            printer.note(&format!("warning: {warning}"));
+        }
     }
     let told = Told {
         arguments,
@@ -88,6 +90,7 @@ pub(super) async fn load(
         what,
         requests_per_journey,
         warm_up: arguments.warm_up,
+        seed: arguments.seed,
         thresholds: arguments.thresholds.clone(),
         held: Vec::new(),
         aborted: None,

@@ -120,11 +120,11 @@ async fn prepare(
     let tested = if inputs.workload.is_some() {
         let cpus = isolated.plan.generator.as_ref();
         let tested = test_generator(cpus).await?;
-        if let Some(test) = &tested {
-            let phases = plan.jobs.iter().flat_map(|job| &job.phases);
-            let phases = phases.map(|phase| &phase.plan);
-            refuse_too_fast(test, plan.settings.load_threads, cpus, phases)?;
-        }
+        let phases = plan.jobs.iter().flat_map(|job| &job.phases);
+        let phases = phases.map(|phase| &phase.plan);
+        let n_threads = plan.settings.load_threads;
+        let warning = refuse_too_fast(tested.as_ref(), n_threads, cpus, phases)?;
+        inputs.plan.warnings.extend(warning);
         tested
     } else {
         None

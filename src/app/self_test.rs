@@ -16,16 +16,18 @@ pub(super) async fn test_generator(cpus: Option<&CpuSet>) -> Result<Option<SelfT
 
 /// Refuses open loops that ask for more than half of what the generator can do.
 ///
+/// Where the self-test could not tell, there is nothing to refuse by: the load goes on and
+/// the words of a warning come back, where there is an open loop to warn of.
+///
 /// **Units**: `n_threads` load threads, each with a core where there are as many.
 pub(super) fn refuse_too_fast<'a>(
-    test: &SelfTest,
+    tested: Option<&SelfTest>,
     n_threads: usize,
     cpus: Option<&CpuSet>,
     phases: impl IntoIterator<Item = &'a PhasePlan>,
-) -> Result<(), AppError> {
+) -> Result<Option<String>, AppError> {
     let n_host = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let n_cores = n_threads.min(cpus.map_or(n_host, CpuSet::len)).max(1);
-    let most_rps = test.most_rps(n_cores);
     let asked = |phase: &'a PhasePlan| {
         let own_rps = match phase.model {
             LoadModel::Open {
@@ -41,8 +43,21 @@ pub(super) fn refuse_too_fast<'a>(
         .into_iter()
         .filter_map(asked)
         .max_by(|(one, _), (other, _)| one.total_cmp(other));
-    match highest {
-        Some((asked_rps, phase)) if asked_rps > most_rps => Err(AppError::input(anyhow::anyhow!(
+    let Some((asked_rps, phase)) = highest.filter(|(asked_rps, _)| *asked_rps > 0.0) else {
+        return Ok(None);
+    };
+    let Some(test) = tested else {
+        return Ok(Some(format!(
+            "the generator's self-test could send too little to tell what it can do: whether {} \
+             requests/s of phase `{}` can be measured honestly here is not known; the host is busy, \
+             and `nightsweep doctor` tests again",
+            rate(asked_rps),
+            phase.name
+        )));
+    };
+    let most_rps = test.most_rps(n_cores);
+    if asked_rps > most_rps {
+        return Err(AppError::input(anyhow::anyhow!(
             "phase `{}` asks for {} requests/s, and at most {} can be measured honestly here: \
              a load core of this host sends {} a second ({:.1} us of CPU each, by the \
              generator's self-test), the load has {n_cores} of them, and above half of what they \
@@ -53,9 +68,9 @@ pub(super) fn refuse_too_fast<'a>(
             rate(test.core_rps()),
             test.cpu_us_per_request(),
         ))
-        .hint("lower the rate, or give the load more threads and CPUs of its own (`threads` in [load] with `reserve_cpus` in [host], or --threads)")),
-        _ => Ok(()),
+        .hint("lower the rate, or give the load more threads and CPUs of its own (`threads` in [load] with `reserve_cpus` in [host], or --threads)"));
     }
+    Ok(None)
 }
 
 /// The self-test in run.json.
@@ -130,7 +145,7 @@ mod tests {
     fn a_rate_above_half_of_what_the_cores_can_do_is_refused() {
         let one: CpuSet = "0".parse().unwrap();
         let refused = |n_threads, phases: &[PhasePlan]| {
-            refuse_too_fast(&TEST, n_threads, Some(&one), phases)
+            refuse_too_fast(Some(&TEST), n_threads, Some(&one), phases)
                 .err()
                 .map(|error| error.text())
         };
@@ -153,6 +168,23 @@ mod tests {
             ..phase("c", 1.0, None)
         };
         assert_eq!(refused(1, &[closed]), None);
+    }
+
+    #[test]
+    fn a_self_test_that_cannot_tell_refuses_nothing_and_warns_of_open_loops() {
+        let warned = |phases: &[PhasePlan]| refuse_too_fast(None, 1, None, phases).unwrap();
+        let words = warned(&[phase("a", 500.0, None), phase("b", 1e9, None)]).unwrap();
+        assert!(
+            words.contains("1,000,000,000 requests/s of phase `b`"),
+            "{words}"
+        );
+        let closed = PhasePlan {
+            model: LoadModel::Closed { users: 10 },
+            ..phase("c", 1.0, None)
+        };
+        assert_eq!(warned(&[closed]), None);
+        let told = refuse_too_fast(Some(&TEST), 1, None, &[phase("a", 500.0, None)]);
+        assert_eq!(told.unwrap(), None);
     }
 
     #[test]

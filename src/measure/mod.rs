@@ -4,9 +4,10 @@
 //! Read `outcome`, then `recorder` (samples to figures), `latencies`
 //! (histograms and percentiles), `summary` (what is handed over), `shape` (seconds and
 //! buckets of a window), `cut` (figures of a part of it, from the raw evidence), `verdict`,
-//! `crossed`.
+//! `evidence` (what its rules fired by), `crossed`.
 mod crossed;
 mod cut;
+mod evidence;
 mod figures;
 mod latencies;
 mod outcome;
@@ -18,6 +19,7 @@ mod verdict;
 
 pub use crossed::{Crossed, crossed, crossed_so_far};
 pub use cut::{CutFigures, cut};
+pub use evidence::Evidence;
 pub use figures::{Counts, ErrorCounts, Figures, LatencyFigures};
 pub use latencies::{HIGHEST_NS, LOWEST_NS, Latencies, SIGNIFICANT_DIGITS, SparseCounts};
 pub use outcome::{ErrorClass, Outcome};

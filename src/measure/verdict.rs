@@ -11,6 +11,8 @@
 //!
 //! What arrives beside the window's own load must hold its rate as well: else the window
 //! is `overloaded`, whatever its own load is.
+//!
+//! `evidence` puts the numbers that a rule fired by into words.
 
 use std::time::Duration;
 
@@ -117,7 +119,7 @@ const ERRORS_SHARE: f64 = 0.01;
 const ACHIEVED_SHARE: f64 = 0.99;
 /// Largest share of its cores a generator may use. **Source**: k6's guide to
 /// large tests: leave 20 % of the CPU idle, else its own waits are measured.
-const GENERATOR_CPU_SHARE: f64 = 0.8;
+pub(super) const GENERATOR_CPU_SHARE: f64 = 0.8;
 /// Largest share of its time a load thread of a closed loop may be ready and without a CPU.
 /// A user's next request is held up at most while its thread waits, so the throughput without
 /// a neighbour would be higher by w / (1 - w) at most: 5 %, which Little's law is allowed to be
@@ -126,11 +128,11 @@ const GENERATOR_WAIT_SHARE: f64 = 0.05;
 /// Largest p99 of the generator's own lag that is never a fault. Timers alone
 /// lag 1.3 ms at p99 on an idle virtual machine. **Units**: milliseconds.
 const GENERATOR_LAG_MS: f64 = 1.0;
-/// And never a fault below this share of the measured p99.
-const GENERATOR_LAG_SHARE: f64 = 0.1;
+/// And never a fault below this share of the measured p99; without one, of the window.
+pub(super) const GENERATOR_LAG_SHARE: f64 = 0.1;
 /// Largest gap between journeys under way and recorded time.
 /// **Source**: Little, 1961; 5 % is room for answers that wait to be read.
-const LITTLES_LAW_GAP: f64 = 0.05;
+pub(super) const LITTLES_LAW_GAP: f64 = 0.05;
 /// Fewest successes per second in the mean from which a second without any is no
 /// chance: at random arrivals one such second is e^-10, 1 in 20,000.
 const STALLED_MIN_RPS: f64 = 10.0;
@@ -152,7 +154,7 @@ pub fn judge(summary: &WindowSummary, pacing: Pacing) -> WindowVerdict {
         reasons.push(Reason::NoSuccess);
     }
     let is_open = pacing == Pacing::Open;
-    let is_saturated = is_open && is_generator_saturated(summary);
+    let is_saturated = is_open && !saturations(summary).is_empty();
     if is_saturated {
         reasons.push(Reason::GeneratorSaturated);
     }
@@ -221,7 +223,7 @@ fn stands_still(summary: &WindowSummary) -> bool {
 }
 
 /// The most whole seconds in a row to which no success belongs.
-fn longest_silence_s(summary: &WindowSummary) -> u64 {
+pub(super) fn longest_silence_s(summary: &WindowSummary) -> u64 {
     let is_success = |tag: &str| {
         tag.rsplit_once('|')
             .is_some_and(|(_, outcome)| outcome == Outcome::Success.code())
@@ -261,18 +263,49 @@ fn waits_for_cores(summary: &WindowSummary) -> bool {
     waited_s.is_some_and(|waited_s| waited_s > GENERATOR_WAIT_SHARE * own_s)
 }
 
+/// What tells that the generator was the bottleneck of an open loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Saturation {
+    /// It used its cores up.
+    Cpu,
+    /// It missed the rate although no arrival had to wait for the service.
+    Rate,
+    /// It sent late.
+    Lag,
+}
+
+/// Every sign of a saturated generator that a window shows.
+///
 /// Arrivals that wait for one of `max_in_flight` journeys to end are the
 /// service's doing: neither their lag nor their being unsent counts here.
-fn is_generator_saturated(summary: &WindowSummary) -> bool {
-    let counts = &summary.total.counts;
-    let misses_rate_by_itself = summary.held_back == 0
-        && counts.successes > 0
-        && misses_rate(&summary.total, summary.length);
-    let latency_p99_ms = summary.total.latency_ms.p99.unwrap_or(0.0);
+pub(super) fn saturations(summary: &WindowSummary) -> Vec<Saturation> {
+    let misses_rate_by_itself =
+        summary.held_back == 0 && misses_rate(&summary.total, summary.length);
     let is_late = summary.generator_lag_ms.p99.is_some_and(|lag_ms| {
-        lag_ms > GENERATOR_LAG_MS && lag_ms > GENERATOR_LAG_SHARE * latency_p99_ms
+        lag_ms > GENERATOR_LAG_MS && lag_ms > GENERATOR_LAG_SHARE * spoiled_by_lag_ms(summary)
     });
-    uses_its_cores_up(summary) || misses_rate_by_itself || is_late
+    [
+        (uses_its_cores_up(summary), Saturation::Cpu),
+        (misses_rate_by_itself, Saturation::Rate),
+        (is_late, Saturation::Lag),
+    ]
+    .into_iter()
+    .filter_map(|(is_so, sign)| is_so.then_some(sign))
+    .collect()
+}
+
+/// What the generator's lag would be a part of: the p99 of the successes.
+///
+/// Without a success no latency is measured that a lag could spoil, and the p99 of
+/// everything due is infinite. The one time left to compare with is the length of the
+/// window in which no answer came. A smaller lag still counts where it leaves the planned
+/// load undone: what it moves beyond the right edge misses the rate.
+///
+/// **Units**: milliseconds. **Source**: MEASUREMENT.md, 3 (what failed counts as infinite)
+/// and 4 (a lag is a fault against the latency that it is in).
+pub(super) fn spoiled_by_lag_ms(summary: &WindowSummary) -> f64 {
+    let length_ms = summary.length.as_secs_f64() * 1e3;
+    summary.total.latency_ms.p99.unwrap_or(length_ms)
 }
 
 /// Whether less was sent before the right edge than was due in the window. One
@@ -283,7 +316,8 @@ fn misses_rate(figures: &Figures, length: Duration) -> bool {
     due - sent_inside > ((1.0 - ACHIEVED_SHARE) * due).max(1.0) + 1e-6
 }
 
-fn is_overloaded(figures: &Figures, length: Duration) -> bool {
+/// Whether a rate was not carried, by the requests that were to make it.
+pub(super) fn is_overloaded(figures: &Figures, length: Duration) -> bool {
     let counts = &figures.counts;
     misses_rate(figures, length)
         || counts.unsent > 0

@@ -1,7 +1,7 @@
 use std::time::Instant;
 
 use super::*;
-use crate::measure::{Figures, Interval, LatencyFigures, RetryAfter};
+use crate::measure::{BesideSummary, Figures, Interval, LatencyFigures, RetryAfter};
 
 const OPEN: Pacing = Pacing::Open;
 
@@ -185,6 +185,144 @@ fn a_late_generator_is_suspect_only_where_it_matters() {
     assert_eq!(lag(1.5, 5.0), Judgement::Suspect);
     assert_eq!(lag(1.5, 50.0), Judgement::Valid);
     assert_eq!(lag(0.9, 1.0), Judgement::Valid);
+}
+
+/// 40/s for 3 s to a server that accepts and never answers, at most 50 of them at once.
+fn silent(summary: &mut WindowSummary) {
+    summary.length = Duration::from_secs(3);
+    summary.generator_cpu = Duration::from_millis(90);
+    summary.arrivals = 120;
+    summary.held_back = 70;
+    let counts = &mut summary.total.counts;
+    (counts.due, counts.requests, counts.successes) = (120, 50, 0);
+    (counts.abandoned, counts.unsent) = (50, 70);
+    summary.total.latency_ms = LatencyFigures::default();
+    summary.total.p99_due_ms = Some(f64::INFINITY);
+    summary.total.throughput_rps = 0.0;
+    summary.total.achieved_rate_rps = 50.0 / 3.0;
+    summary.generator_lag_ms.p99 = Some(2.5);
+    summary.intervals = Vec::new();
+}
+
+#[test]
+fn without_a_success_the_service_is_blamed_and_not_the_timers_of_the_generator() {
+    let verdict = verdict(OPEN, silent);
+    assert_eq!(verdict.judgement, Judgement::Failed);
+    assert_eq!(verdict.reasons, [Reason::NoSuccess]);
+    assert!(verdict.flags.contains(&Flag::Overloaded), "{verdict:?}");
+}
+
+#[test]
+fn a_saturated_generator_is_told_of_without_any_success() {
+    let saturated = |change: fn(&mut WindowSummary)| {
+        let verdict = verdict(OPEN, |summary| {
+            silent(summary);
+            change(summary);
+        });
+        assert_eq!(
+            verdict.reasons,
+            [Reason::NoSuccess, Reason::GeneratorSaturated]
+        );
+        assert!(!verdict.flags.contains(&Flag::Overloaded), "{verdict:?}");
+    };
+    saturated(|summary| summary.generator_cpu = Duration::from_millis(2_500));
+    // A tenth of the window.
+    saturated(|summary| summary.generator_lag_ms.p99 = Some(301.0));
+    // Nobody had to wait for the service, and most of it did not leave.
+    saturated(|summary| summary.held_back = 0);
+    // A stopped process sends nothing at all.
+    saturated(|summary| {
+        summary.held_back = 0;
+        summary.generator_lag_ms.p99 = None;
+        let counts = &mut summary.total.counts;
+        (counts.requests, counts.abandoned, counts.unsent) = (0, 0, 120);
+        summary.total.achieved_rate_rps = 0.0;
+    });
+}
+
+fn evidence(pacing: Pacing, change: impl FnOnce(&mut WindowSummary)) -> Vec<String> {
+    let mut summary = healthy();
+    change(&mut summary);
+    let evidence = judge(&summary, pacing).evidence(&summary, pacing);
+    let line = |own: crate::measure::Evidence| format!("{}: {}", own.code, own.words);
+    evidence.into_iter().map(line).collect()
+}
+
+#[test]
+fn a_healthy_window_needs_no_evidence() {
+    assert_eq!(evidence(OPEN, |_| {}), [""; 0]);
+}
+
+#[test]
+fn the_rule_that_fired_is_told_with_its_numbers() {
+    let late = |summary: &mut WindowSummary| summary.generator_lag_ms.p99 = Some(1.5);
+    assert_eq!(
+        evidence(OPEN, late),
+        [
+            "generator_saturated: p99 of the generator's own lag 1.50 ms against a p99 latency of 5 ms \
+             (10 % of it allowed), load threads waited 0.33 % of the time for a CPU"
+        ]
+    );
+    let busy = |summary: &mut WindowSummary| {
+        summary.generator_cpu = Duration::from_millis(25_050);
+        summary.total.achieved_rate_rps = 450.0;
+        summary.generator_wait = None;
+    };
+    assert_eq!(
+        evidence(OPEN, busy),
+        [
+            "generator_saturated: load threads used 83.5 % of their CPU time (80 % allowed), \
+             450 of 500 requests/s due were sent in time, and none of them waited for the service"
+        ]
+    );
+    assert_eq!(
+        evidence(Pacing::Closed, |summary| {
+            busy(summary);
+            summary.generator_wait = Some(Duration::from_secs(3));
+            summary.in_flight_recorded = 7.5;
+        }),
+        [
+            "littles_law: 8 journeys under way in the mean, 7.50 by the time recorded, 6.25 % apart \
+             (5 % allowed), load threads waited 10 % of the time for a CPU",
+            "generator_bound: load threads used 83.5 % of their CPU time, \
+             load threads waited 10 % of the time for a CPU",
+        ]
+    );
+}
+
+#[test]
+fn what_a_service_did_not_carry_is_told_with_its_numbers() {
+    assert_eq!(
+        evidence(OPEN, silent),
+        [
+            "overloaded: 16.7 of 40 requests/s due were sent in time, 70 arrivals had to wait, \
+             70 unsent, 50 abandoned, p99 of all due endless"
+        ]
+    );
+    let frozen = |summary: &mut WindowSummary| {
+        summary.intervals = successes_in((0..30).filter(|second| !(4..9).contains(second)));
+    };
+    assert_eq!(
+        evidence(Pacing::Closed, frozen),
+        ["stalled: 5 s in a row without a success, 0 requests abandoned of 8 journeys under way"]
+    );
+    // Of a closed loop only what arrives beside it has a rate to hold.
+    let beside = |summary: &mut WindowSummary| {
+        summary.total.counts.abandoned = 1;
+        let mut requests = Figures::default();
+        (requests.counts.due, requests.counts.requests) = (300, 150);
+        requests.counts.unsent = 150;
+        requests.achieved_rate_rps = 5.0;
+        summary.beside.push(BesideSummary {
+            journey: "import".to_owned(),
+            planned_rate_rps: 10.0,
+            requests,
+        });
+    };
+    assert_eq!(
+        evidence(Pacing::Closed, beside),
+        ["overloaded: `import`: 5 of 10 requests/s due were sent in time, 150 unsent"]
+    );
 }
 
 #[test]

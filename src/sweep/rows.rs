@@ -14,7 +14,9 @@ use super::{Ending, Job, JobPhase, Reason, Slo, SweepPlan};
 use crate::cpus::CpuSet;
 use crate::engine::{ServiceUse, cpu_limit};
 use crate::load::LoadModel;
-use crate::measure::{Crossed, Figures, Judgement, WindowSummary, crossed, judge};
+use crate::measure::{
+    Crossed, Figures, Judgement, Pacing, WindowSummary, WindowVerdict, crossed, judge,
+};
 use crate::results::{SCHEMA_VERSION, TrialRow, Verdict};
 use crate::stack::Service;
 
@@ -159,6 +161,13 @@ fn base_row(run_id: &str, job: &Job, phase: &JobPhase) -> TrialRow {
 }
 
 fn fill(row: &mut TrialRow, window: &WindowOutcome, phase: &JobPhase, plan: &SweepPlan) {
+    fill_verdict(row, window, phase);
+    fill_figures(row, window);
+    fill_host(row, window, &plan.subject);
+    row.slo_met = slo_met(&plan.settings.slo, phase, &window.summary);
+}
+
+fn fill_verdict(row: &mut TrialRow, window: &WindowOutcome, phase: &JobPhase) {
     let verdict = judge(&window.summary, pacing_of(phase));
     row.verdict = match verdict.judgement {
         Judgement::Valid => Verdict::Valid,
@@ -169,12 +178,7 @@ fn fill(row: &mut TrialRow, window: &WindowOutcome, phase: &JobPhase, plan: &Swe
         .reasons
         .first()
         .map(|reason| reason.code().to_owned());
-    if verdict.judgement != Judgement::Valid {
-        row.detail = Some(window_detail(
-            &window.summary.total,
-            &window.summary.failures,
-        ));
-    }
+    row.detail = window_detail(&window.summary, &verdict, pacing_of(phase));
     // Flags are said of a measurement; where there is none the reason says it all.
     if verdict.judgement != Judgement::Failed {
         row.flags
@@ -203,9 +207,6 @@ fn fill(row: &mut TrialRow, window: &WindowOutcome, phase: &JobPhase, plan: &Swe
             row.thresholds_crossed = Some(words.join("; "));
         }
     }
-    fill_figures(row, window);
-    fill_host(row, window, &plan.subject);
-    row.slo_met = slo_met(&plan.settings.slo, phase, &window.summary);
 }
 
 fn fill_figures(row: &mut TrialRow, window: &WindowOutcome) {
@@ -307,22 +308,36 @@ fn meets(slo: &Slo, figures: &Figures) -> bool {
             .is_none_or(|limit| counts.due > 0 && rate <= limit)
 }
 
-fn window_detail(figures: &Figures, failures: &[String]) -> String {
-    let counts = &figures.counts;
-    let mut words = format!(
-        "{} of {} requests succeeded ({} refused, {} errors, {} abandoned, {} unsent)",
-        counts.successes,
-        counts.due,
-        counts.refused,
-        counts.errors.total(),
-        counts.abandoned,
-        counts.unsent
-    );
-    if let Some(last) = failures.last() {
-        words.push_str("; last failure: ");
-        words.push_str(last);
+/// How requests ended where the figures do not stand, and what the rules fired by.
+fn window_detail(
+    summary: &WindowSummary,
+    verdict: &WindowVerdict,
+    pacing: Pacing,
+) -> Option<String> {
+    let counts = &summary.total.counts;
+    let mut parts = Vec::new();
+    if verdict.judgement != Judgement::Valid {
+        parts.push(format!(
+            "{} of {} requests succeeded ({} refused, {} errors, {} abandoned, {} unsent)",
+            counts.successes,
+            counts.due,
+            counts.refused,
+            counts.errors.total(),
+            counts.abandoned,
+            counts.unsent
+        ));
     }
-    words
+    let evidence = verdict.evidence(summary, pacing);
+    parts.extend(
+        evidence
+            .into_iter()
+            .map(|own| format!("{}: {}", own.code, own.words)),
+    );
+    let last = summary.failures.last();
+    if let Some(last) = last.filter(|_| verdict.judgement != Judgement::Valid) {
+        parts.push(format!("last failure: {last}"));
+    }
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 use std::time::Instant;
 
 use super::*;
-use crate::load::PhasePlan;
+use crate::load::{Arrivals, PhasePlan};
 use crate::measure::{LatencyFrom, Outcome, Recorder, RetryAfter, Sample};
 
 /// 100 reads of 5 ms and 10 creates of 150 ms, of which one fails where asked.
@@ -56,7 +56,7 @@ fn summary(has_error: bool) -> WindowSummary {
         outside: 0,
         in_flight: 1.0,
         in_flight_recorded: 1.0,
-        intervals: Vec::new(),
+        intervals: recorder.into_intervals(),
         failures: Vec::new(),
         retry_after: RetryAfter::default(),
         first_failures: Vec::new(),
@@ -81,6 +81,69 @@ fn phase(answers: &'static str) -> JobPhase {
         thresholds: Vec::new(),
         hooks: Vec::new(),
     }
+}
+
+/// The row of a window that was held, by an open loop of 110/s or by one user.
+fn row_of(is_open: bool, change: impl FnOnce(&mut WindowSummary)) -> TrialRow {
+    let mut phase = phase("latency");
+    if is_open {
+        phase.plan.model = LoadModel::Open {
+            requests_per_second: 110.0,
+            arrivals: Arrivals::Uniform,
+            max_in_flight: 20,
+        };
+    }
+    let mut window = WindowOutcome {
+        phase: 0,
+        summary: summary(false),
+        counters: IndexMap::new(),
+        unhealthy: IndexMap::new(),
+        host_busy_cores: None,
+        is_environment_changed: false,
+        proof: "kernel",
+    };
+    change(&mut window.summary);
+    let mut row = TrialRow::default();
+    fill_verdict(&mut row, &window, &phase);
+    fill_figures(&mut row, &window);
+    fill_host(&mut row, &window, "app");
+    row
+}
+
+#[test]
+fn a_row_says_which_rule_fired_and_by_what() {
+    let saturated = row_of(true, |summary| {
+        summary.generator_lag_ms.p99 = Some(40.0);
+        summary.generator_cpu = Duration::from_millis(900);
+        summary.generator_wait = Some(Duration::from_millis(100));
+        summary.failures = vec!["read: reset".to_owned()];
+    });
+    assert_eq!(saturated.verdict, Verdict::Suspect);
+    assert_eq!(saturated.reason.as_deref(), Some("generator_saturated"));
+    assert_eq!(saturated.flags, ["too_few"]);
+    assert_eq!(saturated.generator_cpu_cores, Some(0.9));
+    assert_eq!(saturated.generator_wait_ratio, Some(0.1));
+    insta::assert_snapshot!(saturated.detail.unwrap(), @"110 of 110 requests succeeded (0 refused, 0 errors, 0 abandoned, 0 unsent); generator_saturated: load threads used 90 % of their CPU time (80 % allowed), p99 of the generator's own lag 40 ms against a p99 latency of 150 ms (10 % of it allowed), load threads waited 10 % of the time for a CPU; last failure: read: reset");
+
+    let unbalanced = row_of(false, |summary| summary.in_flight_recorded = 0.8);
+    assert_eq!(unbalanced.verdict, Verdict::Suspect);
+    assert_eq!(unbalanced.reason.as_deref(), Some("littles_law"));
+    insta::assert_snapshot!(unbalanced.detail.unwrap(), @"110 of 110 requests succeeded (0 refused, 0 errors, 0 abandoned, 0 unsent); littles_law: 1 journeys under way in the mean, 0.80 by the time recorded, 20 % apart (5 % allowed)");
+
+    let overloaded = row_of(true, |summary| {
+        summary.held_back = 60;
+        summary.total.achieved_rate_rps = 90.0;
+    });
+    assert_eq!(
+        (overloaded.verdict, overloaded.reason),
+        (Verdict::Valid, None)
+    );
+    assert_eq!(overloaded.flags, ["overloaded", "too_few"]);
+    assert_eq!(overloaded.achieved_rate_rps, Some(90.0));
+    insta::assert_snapshot!(overloaded.detail.unwrap(), @"overloaded: 90 of 110 requests/s due were sent in time, 60 arrivals had to wait");
+
+    let healthy = row_of(true, |_| {});
+    assert_eq!((healthy.verdict, healthy.detail), (Verdict::Valid, None));
 }
 
 fn level(operation: Option<&str>, p99_ms: Option<f64>, error_rate: Option<f64>) -> Slo {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::load::LoadModel;
-use crate::measure::{Crossed, Judgement, WindowSummary, WindowVerdict};
+use crate::measure::{Crossed, Evidence, Judgement, Pacing, WindowSummary, WindowVerdict};
 use crate::threshold::Threshold;
 
 /// A load of `nightsweep load`, ended.
@@ -17,6 +17,8 @@ pub struct LoadReport {
     pub requests_per_journey: usize,
     /// Unmeasured load before the first window.
     pub warm_up: Duration,
+    /// What random values and arrivals were drawn from.
+    pub seed: u64,
     /// What had to hold of each window.
     pub thresholds: Vec<Threshold>,
     /// The loads that were held to their end, in order.
@@ -85,6 +87,16 @@ impl HeldLoad {
     pub(super) fn generator_cores(&self) -> f64 {
         let length_s = self.summary.length.as_secs_f64();
         self.summary.generator_cpu.as_secs_f64() / length_s.max(f64::MIN_POSITIVE)
+    }
+
+    /// What the rules fired by.
+    pub(super) fn evidence(&self) -> Vec<Evidence> {
+        let pacing = if self.is_open() {
+            Pacing::Open
+        } else {
+            Pacing::Closed
+        };
+        self.verdict.evidence(&self.summary, pacing)
     }
 
     pub(super) fn is_open(&self) -> bool {

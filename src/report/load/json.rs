@@ -49,11 +49,17 @@ impl LoadReport {
             "generator_wait_s": summary.generator_wait.map(|waited| waited.as_secs_f64()),
             "generator_cpu_us_per_request": held.cpu_us_per_request(),
             "load_threads": summary.threads,
+            "generator_lag_ms": summary.generator_lag_ms,
+            "in_flight": summary.in_flight,
+            "in_flight_recorded": summary.in_flight_recorded,
+            "held_back": summary.held_back,
+            "seed": self.seed,
             "operations": operations,
             "failures": summary.failures,
             "verdict": code(held.verdict.judgement),
             "reasons": held.verdict.reasons.iter().map(|reason| reason.code()).collect::<Vec<_>>(),
             "flags": flags,
+            "evidence": evidence(held),
             "thresholds": self.thresholds(&held.crossed),
             "load": load(held.model),
             "latency_from": if held.is_open() { "due" } else { "send" },
@@ -93,6 +99,8 @@ impl LoadReport {
         let crossed: Vec<Crossed> = held.iter().flat_map(|own| own.crossed.clone()).collect();
         let more = json!({
             "throughput_rps": null,
+            "achieved_rate_rps": null,
+            "seed": self.seed,
             "duration_s": sum(|own| own.summary.length.as_secs_f64()),
             "generator_cpu_s": sum(|own| own.summary.generator_cpu.as_secs_f64()),
             "operations": {},
@@ -179,6 +187,7 @@ fn figures(figures: &Figures) -> Value {
         "abandoned": counts.abandoned,
         "unsent": counts.unsent,
         "throughput_rps": figures.throughput_rps,
+        "achieved_rate_rps": figures.achieved_rate_rps,
         "latency_ms": figures.latency_ms,
         "service_ms": figures.service_ms,
         "send_lag_ms": figures.send_lag_ms,
@@ -201,6 +210,13 @@ fn threshold(rule: &Threshold, crossed: Option<&Crossed>) -> Value {
         "crossed": crossed.is_some(),
         "value": crossed.map(|crossed| number(crossed.value)),
     })
+}
+
+fn evidence(held: &HeldLoad) -> Vec<Value> {
+    let evidence = held.evidence().into_iter();
+    evidence
+        .map(|own| json!({ "rule": own.code, "words": own.words }))
+        .collect()
 }
 
 fn first_failures(held: &HeldLoad) -> Vec<Value> {

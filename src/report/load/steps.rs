@@ -16,7 +16,9 @@ const MOST_FAILURES: usize = 3;
 
 /// The table and what is to be said of single steps.
 pub(super) fn table(report: &LoadReport, screen: Screen) -> Vec<String> {
-    let mut table = Table::new(&[
+    // The sweep's ladder has this one: what failed or never left counts as endless.
+    let has_due = report.held.iter().any(HeldLoad::is_open);
+    let mut columns = vec![
         ("step", Align::Right),
         ("load", Align::Left),
         ("held", Align::Right),
@@ -25,13 +27,19 @@ pub(super) fn table(report: &LoadReport, screen: Screen) -> Vec<String> {
         ("p50 ms", Align::Right),
         ("p99 ms", Align::Right),
         ("change", Align::Right),
+    ];
+    if has_due {
+        columns.extend([("p99 due ms", Align::Right), ("change", Align::Right)]);
+    }
+    columns.extend([
         ("failed", Align::Right),
         ("µs CPU/request", Align::Right),
         ("verdict", Align::Left),
     ]);
+    let mut table = Table::new(&columns);
     let mut before: Option<&HeldLoad> = None;
     for held in &report.held {
-        table.row(row(held, before));
+        table.row(row(held, before, has_due));
         before = Some(held);
     }
     let mut lines = vec![String::new()];
@@ -60,12 +68,13 @@ pub(super) fn table(report: &LoadReport, screen: Screen) -> Vec<String> {
     lines
 }
 
-fn row(held: &HeldLoad, before: Option<&HeldLoad>) -> Vec<String> {
+fn row(held: &HeldLoad, before: Option<&HeldLoad>, has_due: bool) -> Vec<String> {
     let total = &held.summary.total;
     let counts = &total.counts;
     let failed = counts.errors.total() + counts.abandoned + counts.unsent;
     let throughput = |held: &HeldLoad| Some(held.summary.total.throughput_rps);
     let p99 = |held: &HeldLoad| held.summary.total.latency_ms.p99;
+    let p99_due = |held: &HeldLoad| held.summary.total.p99_due_ms.filter(|_| held.is_open());
     let model = match held.model {
         LoadModel::Closed { users: 1 } => "1 user".to_owned(),
         LoadModel::Closed { users } => format!("{users} users"),
@@ -81,7 +90,7 @@ fn row(held: &HeldLoad, before: Option<&HeldLoad>) -> Vec<String> {
     if !held.crossed.is_empty() {
         verdict.push("threshold_crossed");
     }
-    vec![
+    let mut cells = vec![
         held.step.map_or_else(String::new, |step| step.to_string()),
         model,
         format_duration(held.summary.length),
@@ -90,11 +99,18 @@ fn row(held: &HeldLoad, before: Option<&HeldLoad>) -> Vec<String> {
         fine_ms(total.latency_ms.p50),
         fine_ms(total.latency_ms.p99),
         change(before.and_then(p99), p99(held)),
+    ];
+    if has_due {
+        cells.push(fine_ms(p99_due(held)));
+        cells.push(change(before.and_then(p99_due), p99_due(held)));
+    }
+    cells.extend([
         share(failed, counts.due),
         held.cpu_us_per_request()
             .map_or_else(|| "–".to_owned(), rate),
         verdict.join(" "),
-    ]
+    ]);
+    cells
 }
 
 /// What a row has no room for.
@@ -109,7 +125,9 @@ fn notes(held: &HeldLoad) -> Vec<String> {
     let first = held.summary.first_failures.iter().take(MOST_FAILURES);
     let failed = first
         .map(|(outcome, words)| format!("{step}{}: {}", outcome.code(), words.replace('\n', " ")));
-    crossed.chain(failed).collect()
+    let evidence = held.evidence().into_iter();
+    let evidence = evidence.map(|own| format!("{step}{}: {}", own.code, own.words));
+    evidence.chain(crossed).chain(failed).collect()
 }
 
 /// `+12 %`; nothing where one of the two is not a number to compare with.

@@ -107,14 +107,18 @@ fn summary(held: &HeldLoad, screen: Screen) -> Vec<String> {
     };
     let verdict = screen.paint(ink, code(held.verdict.judgement));
     let mut lines = vec![format!("{:<LABEL$}{verdict}", "verdict")];
+    let evidence = held.evidence();
+    let judged = |code: &str, words: &str| {
+        let own = evidence.iter().find(|own| own.code == code);
+        let by = own.map_or_else(String::new, |own| format!(" ({})", own.words));
+        format!("{code}: {words}{by}")
+    };
     let mut say = |name: &str, text: &str| lines.extend(label(name, text, screen));
     for reason in &held.verdict.reasons {
-        let words = format!("{}: {}", reason.code(), words::reason(*reason));
-        say("reason", &words);
+        say("reason", &judged(reason.code(), words::reason(*reason)));
     }
     for flag in &held.verdict.flags {
-        let words = format!("{}: {}", flag.code(), words::flag(*flag, held));
-        say("flag", &words);
+        say("flag", &judged(flag.code(), &words::flag(*flag, held)));
     }
     for crossed in &held.crossed {
         say("crossed", &crossed.words());

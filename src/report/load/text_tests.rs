@@ -97,6 +97,7 @@ fn report(held: Vec<HeldLoad>) -> LoadReport {
         what: "crud.toml (2 requests a journey)".to_owned(),
         requests_per_journey: 2,
         warm_up: Duration::from_secs(2),
+        seed: 7,
         thresholds: vec![Threshold::parse("p95 < 5 ms").unwrap()],
         held,
         aborted: None,
@@ -118,7 +119,7 @@ fn an_open_loop_says_how_long_how_many_when_and_what_failed() {
 
     verdict         valid
     flag            overloaded: the service did not carry the rate: some requests were late, failed or
-                    never left
+                    never left (200 of 200 requests/s due were sent in time, p99 of all due endless)
     flag            errors: more than 1 % of the requests failed
     flag            too_few: 950 successes leave fewer than 100 beyond the p99, so that chance moves it
     throughput      190 successes/s
@@ -265,6 +266,10 @@ fn scripts_get_every_key_of_the_contract_and_the_evidence() {
         "verdict",
         "reasons",
         "flags",
+        "achieved_rate_rps",
+        "in_flight",
+        "in_flight_recorded",
+        "held_back",
     ] {
         assert!(!json[key].is_null(), "{key}");
     }
@@ -282,4 +287,75 @@ fn scripts_get_every_key_of_the_contract_and_the_evidence() {
     assert_eq!(json["first_failures"][0]["outcome"], "error.status");
     assert_eq!(json["load"]["arrivals"], "poisson");
     assert_eq!(json["p99_due_ms"], "inf");
+    assert_eq!(json["seed"], 7);
+    assert!(json["generator_lag_ms"]["p99"].is_f64());
+    assert_eq!(
+        json["evidence"],
+        serde_json::json!([{
+            "rule": "overloaded",
+            "words": "200 of 200 requests/s due were sent in time, p99 of all due endless",
+        }])
+    );
+}
+
+#[test]
+fn a_reason_is_told_with_the_numbers_that_it_rests_on() {
+    let mut late = held(OPEN, 5, None);
+    late.summary.generator_lag_ms.p99 = Some(40.0);
+    late.summary.generator_wait = Some(Duration::from_secs(1));
+    late.verdict = judge(&late.summary, Pacing::Open);
+    let text = report(vec![late]).text(Screen::PAGE);
+    let reason = text.split("\nreason").nth(1).unwrap();
+    let reason = reason.split("\nflag").next().unwrap();
+    let words: Vec<&str> = reason.split_whitespace().collect();
+    assert_eq!(
+        words.join(" "),
+        "generator_saturated: the generator itself was late or out of CPU: its waits are in the \
+         figures; lower the rate, or raise --threads (p99 of the generator's own lag 40 ms against \
+         a p99 latency of 57.8 ms (10 % of it allowed), load threads waited 10 % of the time for a CPU)"
+    );
+}
+
+#[test]
+fn steps_of_an_open_loop_show_the_p99_of_all_due_beside_that_of_successes() {
+    let mut second = held(OPEN, 5, Some(2));
+    second.summary.total.p99_due_ms = Some(70.0);
+    let mut first = held(OPEN, 5, Some(1));
+    first.summary.total.p99_due_ms = Some(56.0);
+    let failing = held(OPEN, 5, Some(3));
+    let text = report(vec![first, second, failing]).text(Screen::PAGE);
+    let rows: Vec<Vec<&str>> = text
+        .lines()
+        .map(|line| {
+            line.split("  ")
+                .map(str::trim)
+                .filter(|cell| !cell.is_empty())
+                .collect()
+        })
+        .collect();
+    let header = rows
+        .iter()
+        .find(|row| row.first() == Some(&"step"))
+        .unwrap();
+    let place = header
+        .iter()
+        .position(|cell| *cell == "p99 due ms")
+        .unwrap();
+    assert_eq!(
+        header[place - 2..=place + 1],
+        ["p99 ms", "change", "p99 due ms", "change"]
+    );
+    let of_step = |step: &str| rows.iter().find(|row| row.first() == Some(&step)).unwrap();
+    // The first has no changes.
+    assert_eq!(of_step("1")[5..7], ["57.8", "56.0"]);
+    let second = of_step("2");
+    assert!(
+        second.windows(2).any(|pair| pair == ["70.0", "+25 %"]),
+        "{second:?}"
+    );
+    assert!(of_step("3").contains(&"inf"), "{text}");
+    assert!(
+        text.contains("step 3: overloaded: 200 of 200 requests/s due"),
+        "{text}"
+    );
 }

@@ -30,7 +30,7 @@ pub(super) fn reason(reason: Reason) -> &'static str {
     match reason {
         Reason::NoSuccess => "nothing succeeded",
         Reason::GeneratorSaturated => {
-            "the generator itself was late or out of CPU: its waits are in the figures (lower the rate, or raise --threads)"
+            "the generator itself was late or out of CPU: its waits are in the figures; lower the rate, or raise --threads"
         }
         Reason::LittlesLaw => {
             "the time recorded does not add up to the journeys under way: the generator was held up"
@@ -55,7 +55,7 @@ pub(super) fn flag(flag: Flag, held: &HeldLoad) -> String {
                 .to_owned()
         }
         Flag::GeneratorBound => {
-            "the generator used nearly all of its cores: the service may be able to do more (raise --threads)"
+            "the generator used nearly all of its cores, or had to wait for them: the service may be able to do more; give it cores that nobody else uses, and more --threads if it has them"
                 .to_owned()
         }
         Flag::Stalled => {

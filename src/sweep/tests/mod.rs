@@ -410,10 +410,10 @@ async fn a_healthcheck_that_fails_in_a_window_is_a_flag_with_its_output() {
         (Verdict::Valid, Verdict::Valid)
     );
     assert!(!first.flags.contains(&"unhealthy".to_owned()), "{first:?}");
-    assert_eq!(first.detail, None);
+    // A busy host may have more to say: that the generator was bound.
+    let words = "the healthcheck of service `app` failed in the window (exit code 1: no answer)";
+    let ends_so = |detail: &Option<String>| detail.as_ref().is_some_and(|d| d.ends_with(words));
+    assert!(!ends_so(&first.detail), "{first:?}");
     assert!(second.flags.contains(&"unhealthy".to_owned()), "{second:?}");
-    assert_eq!(
-        second.detail.as_deref(),
-        Some("the healthcheck of service `app` failed in the window (exit code 1: no answer)")
-    );
+    assert!(ends_so(&second.detail), "{second:?}");
 }
