@@ -16,7 +16,7 @@ mod summary;
 mod tag;
 mod verdict;
 
-pub use crossed::{Crossed, crossed, crossed_so_far};
+pub use crossed::{Crossed, crossed, crossed_so_far, unjudged};
 pub use cut::{CutFigures, cut};
 pub use figures::{Counts, ErrorCounts, Figures, LatencyFigures};
 pub use latencies::{HIGHEST_NS, LOWEST_NS, Latencies, SIGNIFICANT_DIGITS, SparseCounts};
@@ -25,4 +25,4 @@ pub use recorder::{LatencyFrom, Recorder, Sample, Unpaced};
 pub use shape::{LatencyBucket, Second};
 pub use summary::{BesideSummary, Interval, RetryAfter, SentIn, WindowSummary};
 pub use tag::{operation_tag, parse_tag};
-pub use verdict::{Flag, Judgement, Pacing, Reason, WindowVerdict, judge};
+pub use verdict::{ERRORS_SHARE, Flag, Judgement, Pacing, Reason, WindowVerdict, judge};
