@@ -84,14 +84,13 @@ fn an_answer_that_comes_before_the_request_was_sent_whole_is_heard() {
     }
 }
 
-/// Reads whole requests of [`large_request`], each piece after a moment, and answers them.
-fn reads_slowly(mut stream: TcpStream, n_served: &AtomicU64) {
+/// Reads whole requests of [`large_request`], a little at a time, and answers them.
+fn reads_in_pieces(mut stream: TcpStream, n_served: &AtomicU64) {
     const LENGTH: usize = 5 << 20;
     loop {
         read_head(&mut stream);
-        let (mut piece, mut n_read) = (vec![0; 1 << 20], 0);
+        let (mut piece, mut n_read) = (vec![0; 16 << 10], 0);
         while n_read < LENGTH {
-            std::thread::sleep(ms(2));
             match stream.read(&mut piece) {
                 Ok(n) if n > 0 => {
                     assert!(
@@ -115,7 +114,7 @@ fn a_request_that_goes_out_in_pieces_is_whole_on_a_kept_connection_too() {
     let (served, connections) = (Arc::clone(&n_served), Arc::clone(&n_connections));
     let target = raw_server(move |stream| {
         connections.fetch_add(1, Ordering::SeqCst);
-        reads_slowly(stream, &served);
+        reads_in_pieces(stream, &served);
     });
     let mut plan = plan(&target, large_request(), &[(closed(2), 1_500)]);
     (plan.timeout, plan.drain) = (ms(20_000), ms(20_000));

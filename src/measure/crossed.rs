@@ -24,7 +24,7 @@ impl Crossed {
 
 /// The thresholds that a whole window crosses, in their order.
 ///
-/// One about an operation of which nothing was due says nothing.
+/// One about an operation of which nothing was due says nothing: see [`unjudged`].
 pub fn crossed<'t>(
     summary: &WindowSummary,
     thresholds: impl IntoIterator<Item = &'t Threshold>,
@@ -40,6 +40,23 @@ pub fn crossed<'t>(
         cross(threshold, figures)
     };
     thresholds.into_iter().filter_map(look).collect()
+}
+
+/// The thresholds about operations of which nothing was due in a whole window, in their order.
+///
+/// A name may be wrong where it cannot be known before: a k6 script's, or one with values in it.
+pub fn unjudged<'t>(
+    summary: &WindowSummary,
+    thresholds: impl IntoIterator<Item = &'t Threshold>,
+) -> Vec<&'t Threshold> {
+    let is_unseen = |threshold: &&Threshold| {
+        let Some(name) = &threshold.operation else {
+            return false;
+        };
+        let mut operations = summary.operations.iter();
+        !operations.any(|(own, figures)| own == name && figures.counts.due > 0)
+    };
+    thresholds.into_iter().filter(is_unseen).collect()
 }
 
 /// Below so many requests that have ended the figures of a window under way are those of
@@ -116,7 +133,7 @@ fn value_of(metric: Metric, figures: &Figures) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::{ErrorClass, LatencyFrom, Outcome, Sample};
+    use crate::measure::{ErrorClass, LatencyFrom, Outcome, RetryAfter, Sample};
 
     /// 95 successes of 10 ms, then 5 errors, of one operation; none of another.
     fn recorder(n_times: u32) -> Recorder {
@@ -208,5 +225,53 @@ mod tests {
             is_sent_inside: true,
         });
         assert_eq!(so_far(&few, &["error_rate < 1 %"]), None);
+    }
+
+    #[test]
+    fn what_was_never_due_is_unjudged() {
+        let recorder = recorder(1);
+        let summary = summary(&recorder);
+        let rules = rules(&[
+            "p95 < 1 ms",
+            "read: p95 < 11 ms",
+            "never: p95 < 1 ms",
+            "absent: throughput > 1/s",
+        ]);
+        let names = unjudged(&summary, &rules);
+        let names: Vec<String> = names.into_iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["never: p95 < 1 ms", "absent: throughput > 1/s"]);
+        let words: Vec<String> = crossed(&summary, &rules)
+            .iter()
+            .map(Crossed::words)
+            .collect();
+        assert_eq!(words, ["p95 < 1 ms (10.0 ms)"]);
+    }
+
+    /// Ten seconds of it.
+    fn summary(recorder: &Recorder) -> WindowSummary {
+        let length = Duration::from_secs(10);
+        WindowSummary {
+            started: std::time::Instant::now(),
+            length,
+            total: recorder.total(length),
+            operations: recorder.operations(length),
+            journeys: Figures::default(),
+            journeys_by_name: Vec::new(),
+            beside: Vec::new(),
+            arrivals: 100,
+            not_attempted: 0,
+            generator_cpu: Duration::ZERO,
+            generator_wait: None,
+            threads: 1,
+            generator_lag_ms: recorder.generator_lag_ms(),
+            held_back: 0,
+            outside: 0,
+            in_flight: 1.0,
+            in_flight_recorded: 1.0,
+            intervals: Vec::new(),
+            failures: Vec::new(),
+            retry_after: RetryAfter::default(),
+            first_failures: Vec::new(),
+        }
     }
 }

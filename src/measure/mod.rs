@@ -17,7 +17,7 @@ mod summary;
 mod tag;
 mod verdict;
 
-pub use crossed::{Crossed, crossed, crossed_so_far};
+pub use crossed::{Crossed, crossed, crossed_so_far, unjudged};
 pub use cut::{CutFigures, cut};
 pub use evidence::Evidence;
 pub use figures::{Counts, ErrorCounts, Figures, LatencyFigures};
@@ -27,4 +27,4 @@ pub use recorder::{LatencyFrom, Recorder, Sample, Unpaced};
 pub use shape::{LatencyBucket, Second};
 pub use summary::{BesideSummary, Interval, RetryAfter, SentIn, WindowSummary};
 pub use tag::{operation_tag, parse_tag};
-pub use verdict::{Flag, Judgement, Pacing, Reason, WindowVerdict, judge};
+pub use verdict::{ERRORS_SHARE, Flag, Judgement, Pacing, Reason, WindowVerdict, judge};

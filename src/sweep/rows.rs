@@ -9,16 +9,21 @@ use indexmap::IndexMap;
 
 use super::loading::{THRESHOLD_CROSSED, pacing_of};
 use super::outcome::{TrialOutcome, WindowOutcome};
-use super::script::annotate;
+use super::script::{THRESHOLDS_UNJUDGED, annotate};
 use super::{Ending, Job, JobPhase, Reason, Slo, SweepPlan};
 use crate::cpus::CpuSet;
 use crate::engine::{ServiceUse, cpu_limit};
 use crate::load::LoadModel;
+<<<<<<< HEAD
 use crate::measure::{
     Crossed, Figures, Judgement, Pacing, WindowSummary, WindowVerdict, crossed, judge,
 };
+=======
+use crate::measure::{Crossed, Figures, Judgement, WindowSummary, crossed, judge, unjudged};
+>>>>>>> k6
 use crate::results::{SCHEMA_VERSION, TrialRow, Verdict};
 use crate::stack::Service;
+use crate::threshold::Threshold;
 
 /// The rows of a trial, in the order of its windows.
 pub(super) fn rows_of(plan: &SweepPlan, job: &Job, outcome: &TrialOutcome) -> Vec<TrialRow> {
@@ -49,7 +54,7 @@ pub(super) fn rows_of(plan: &SweepPlan, job: &Job, outcome: &TrialOutcome) -> Ve
             if let Some(window) = outcome.windows.iter().find(|window| window.phase == index) {
                 fill(&mut row, window, phase, plan);
                 if let Some(report) = &outcome.script {
-                    annotate(&mut row, report, index, &window.summary.journeys);
+                    annotate(&mut row, report, index);
                 }
                 if outcome.is_knob_not_asked && row.verdict != Verdict::Failed {
                     row.flags.push("knob_not_asked".to_owned());
@@ -200,12 +205,25 @@ fn fill_verdict(row: &mut TrialRow, window: &WindowOutcome, phase: &JobPhase) {
         row.detail = Some(words.join("; "));
     }
     if verdict.judgement != Judgement::Failed {
-        let crossed = crossed(&window.summary, &phase.thresholds);
-        if !crossed.is_empty() {
-            row.flags.push(THRESHOLD_CROSSED.to_owned());
-            let words: Vec<String> = crossed.iter().map(Crossed::words).collect();
-            row.thresholds_crossed = Some(words.join("; "));
-        }
+        fill_thresholds(row, &window.summary, &phase.thresholds);
+    }
+}
+
+/// What the window's figures say of the user's rules, and which of them they say nothing of.
+fn fill_thresholds(row: &mut TrialRow, summary: &WindowSummary, thresholds: &[Threshold]) {
+    let crossed = crossed(summary, thresholds);
+    if !crossed.is_empty() {
+        row.flags.push(THRESHOLD_CROSSED.to_owned());
+        let words: Vec<String> = crossed.iter().map(Crossed::words).collect();
+        row.thresholds_crossed = Some(words.join("; "));
+    }
+    let unjudged = unjudged(summary, thresholds);
+    if !unjudged.is_empty() {
+        row.flags.push(THRESHOLDS_UNJUDGED.to_owned());
+        let rules: Vec<String> = unjudged.iter().map(ToString::to_string).collect();
+        let words = format!("thresholds of operations never sent: {}", rules.join(", "));
+        let words: Vec<String> = row.detail.take().into_iter().chain([words]).collect();
+        row.detail = Some(words.join("; "));
     }
 }
 

@@ -196,3 +196,36 @@ fn what_was_not_asked_has_no_answer_and_what_was_not_seen_is_not_met() {
         );
     }
 }
+
+#[test]
+fn a_threshold_of_an_operation_that_was_never_sent_is_told() {
+    let rule = |operation: &str, text: &str| {
+        let mut threshold = Threshold::parse(text).unwrap();
+        threshold.operation = Some(operation.to_owned());
+        threshold
+    };
+    let filled = |rules: &[Threshold]| {
+        let mut row = TrialRow {
+            detail: Some("before".to_owned()),
+            ..TrialRow::default()
+        };
+        fill_thresholds(&mut row, &summary(false), rules);
+        (row.flags, row.thresholds_crossed, row.detail.unwrap())
+    };
+    let kept = rule("read", "p95 < 1s");
+    let nothing = (Vec::new(), None, "before".to_owned());
+    assert_eq!(filled(std::slice::from_ref(&kept)), nothing);
+    let rules = [
+        kept,
+        rule("read", "p95 < 1 ms"),
+        rule("never", "p95 < 1s"),
+        rule("nobody's", "throughput > 1/s"),
+    ];
+    let (flags, crossed, detail) = filled(&rules);
+    assert_eq!(flags, [THRESHOLD_CROSSED, THRESHOLDS_UNJUDGED]);
+    assert_eq!(crossed.as_deref(), Some("read: p95 < 1 ms (5.00 ms)"));
+    assert_eq!(
+        detail,
+        "before; thresholds of operations never sent: never: p95 < 1s, nobody's: throughput > 1/s"
+    );
+}

@@ -9,7 +9,7 @@ use super::{Job, Reason, SweepPlan};
 use crate::engine::Launched;
 use crate::load::k6::{Script, ScriptPlan, ScriptReport, Stretch};
 use crate::load::{LoadError, RunningLoad, Target};
-use crate::measure::Figures;
+use crate::measure::ERRORS_SHARE;
 use crate::results::{TrialRow, Verdict};
 
 /// A script as a trial runs it.
@@ -59,32 +59,34 @@ pub(super) fn reason_of(report: &ScriptReport) -> Option<Reason> {
     Some(Reason::new("script_ended", words))
 }
 
+/// A threshold that nothing was measured for.
+pub(super) const THRESHOLDS_UNJUDGED: &str = "thresholds_unjudged";
+
 /// Flags that are known before anything is measured.
 const OF_THE_PLAN: [&str; 2] = ["load_tied_to_knob", "shared_cpus"];
 
 /// Puts what k6's end says into the row of a window.
-pub(super) fn annotate(
-    row: &mut TrialRow,
-    report: &ScriptReport,
-    phase: usize,
-    journeys: &Figures,
-) {
+pub(super) fn annotate(row: &mut TrialRow, report: &ScriptReport, phase: usize) {
     if row.verdict == Verdict::Failed {
         return;
     }
     let notes = report.windows.iter().find(|notes| notes.phase == phase);
-    let threw = notes.map_or(0, |notes| notes.threw);
+    let notes = notes.copied().unwrap_or_default();
     let mut words = Vec::new();
-    if threw > 0 {
-        words.push(format!("{threw} iterations of the script threw"));
-        let counts = &journeys.counts;
+    if notes.threw > 0 {
+        words.push(format!(
+            "{} of {} iterations of the script threw",
+            notes.threw,
+            notes.iterations()
+        ));
+    }
+    if notes.is_script_failed() {
         // Its requests may have been fine, and were not those it was written for.
-        if counts.successes == 0 {
-            row.verdict = Verdict::Failed;
-            row.reason = Some("script_failed".to_owned());
-            row.flags
-                .retain(|flag| OF_THE_PLAN.contains(&flag.as_str()));
-        }
+        row.verdict = Verdict::Failed;
+        row.reason = Some("script_failed".to_owned());
+        row.thresholds_crossed = None;
+        row.flags
+            .retain(|flag| OF_THE_PLAN.contains(&flag.as_str()));
     }
     let is_measured = row.verdict != Verdict::Failed;
     let mut flag = |is_so: bool, flag: &str| {
@@ -92,10 +94,13 @@ pub(super) fn annotate(
             row.flags.push(flag.to_owned());
         }
     };
-    flag(threw > 0 || report.ended_badly.is_some(), "script_errors");
+    flag(
+        notes.threw_share() > ERRORS_SHARE || report.ended_badly.is_some(),
+        "script_errors",
+    );
     flag(report.interrupted > 0, "iterations_interrupted");
     flag(report.crossed.is_some(), THRESHOLD_CROSSED);
-    flag(!report.unjudged.is_empty(), "thresholds_unjudged");
+    flag(!report.unjudged.is_empty(), THRESHOLDS_UNJUDGED);
     if let Some(ending) = &report.ended_badly {
         words.push(format!("k6 ended with {ending}"));
     }
@@ -129,53 +134,77 @@ pub(super) fn annotate(
 mod tests {
     use super::*;
     use crate::load::k6::WindowNotes;
-    use crate::measure::Counts;
 
-    fn annotated(report: &ScriptReport, successes: u64) -> TrialRow {
+    fn annotated(report: &ScriptReport) -> TrialRow {
         let mut row = TrialRow {
             verdict: Verdict::Valid,
             ..TrialRow::default()
         };
-        let journeys = Figures {
-            counts: Counts {
-                successes,
-                ..Counts::default()
-            },
-            ..Figures::default()
-        };
-        annotate(&mut row, report, 1, &journeys);
+        annotate(&mut row, report, 1);
         row
+    }
+
+    /// A row of a window in which so many of the iterations threw.
+    fn threw(threw: u64, ended: u64) -> TrialRow {
+        let notes = |phase, threw| WindowNotes {
+            phase,
+            threw,
+            ended,
+            ..WindowNotes::default()
+        };
+        // What threw in another window says nothing of this one.
+        annotated(&ScriptReport {
+            windows: vec![notes(0, ended), notes(1, threw), notes(2, ended)],
+            ..ScriptReport::default()
+        })
     }
 
     #[test]
     fn a_clean_end_says_nothing() {
-        let row = annotated(&ScriptReport::default(), 9);
+        let row = annotated(&ScriptReport::default());
         assert_eq!((row.verdict, row.detail), (Verdict::Valid, None));
         assert!(row.flags.is_empty());
     }
 
     #[test]
-    fn iterations_that_threw_are_flagged_and_when_all_did_there_is_no_measurement() {
-        let report = ScriptReport {
-            windows: vec![WindowNotes { phase: 1, threw: 7 }],
-            ..ScriptReport::default()
-        };
-        let some = annotated(&report, 9);
+    fn iterations_that_threw_are_flagged_and_when_most_did_there_is_no_measurement() {
+        for (n_threw, ended, flags) in [
+            (0, 0, vec![]),
+            (0, 100, vec![]),
+            (1, 100, vec![]),
+            (2, 100, vec!["script_errors"]),
+            (50, 100, vec!["script_errors"]),
+        ] {
+            let row = threw(n_threw, ended);
+            assert_eq!(
+                (row.verdict, row.flags),
+                (
+                    Verdict::Valid,
+                    flags.into_iter().map(str::to_owned).collect()
+                ),
+                "{n_threw} of {ended}"
+            );
+            assert_eq!(row.detail.is_some(), n_threw > 0);
+        }
+        // One stray success changes nothing, nor do iterations whose end was never told.
+        for (n_threw, ended) in [(51, 100), (1, 1), (7, 7), (99, 100), (3, 2), (3, 0)] {
+            let row = threw(n_threw, ended);
+            assert_eq!(
+                (row.verdict, row.reason.as_deref()),
+                (Verdict::Failed, Some("script_failed")),
+                "{n_threw} of {ended}"
+            );
+            assert!(row.flags.is_empty() && row.thresholds_crossed.is_none());
+            assert!(
+                row.detail
+                    .unwrap()
+                    .ends_with("iterations of the script threw")
+            );
+        }
         assert_eq!(
-            (some.verdict, some.flags),
-            (Verdict::Valid, vec!["script_errors".to_owned()])
+            threw(99, 100).detail.unwrap(),
+            "99 of 100 iterations of the script threw"
         );
-        let all = annotated(&report, 0);
-        assert_eq!(
-            (all.verdict, all.reason.as_deref()),
-            (Verdict::Failed, Some("script_failed"))
-        );
-        assert_eq!(all.detail.unwrap(), "7 iterations of the script threw");
-        let elsewhere = ScriptReport {
-            windows: vec![WindowNotes { phase: 0, threw: 7 }],
-            ..ScriptReport::default()
-        };
-        assert!(annotated(&elsewhere, 0).flags.is_empty());
     }
 
     #[test]
@@ -187,7 +216,7 @@ mod tests {
             ended_badly: Some("exit code 108".to_owned()),
             ..ScriptReport::default()
         };
-        let row = annotated(&report, 9);
+        let row = annotated(&report);
         let flags = [
             "script_errors",
             "iterations_interrupted",

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::mpsc as signals;
 
-use super::ending::{ScriptReport, WindowNotes};
+use super::ending::ScriptReport;
 use super::journeys::Journeys;
 use super::process::Process;
 use super::run::ScriptPlan;
@@ -34,8 +34,8 @@ pub(in crate::load) enum Heard {
     Unjudged(Vec<String>),
     /// Set-up is over.
     Started,
-    /// An iteration threw.
-    Threw(String),
+    /// An iteration of a scenario threw.
+    Threw { scenario: String, words: String },
     /// Metrics whose thresholds were crossed.
     Crossed(String),
     /// So many iterations were cut off so far.
@@ -139,8 +139,8 @@ impl Conductor {
         match heard {
             Heard::Points(points) => return self.take(points),
             Heard::Started if self.running.is_none() => self.begin(Instant::now()),
-            Heard::Threw(words) => match &mut self.running {
-                Some(running) => running.windows.threw(Instant::now(), &words),
+            Heard::Threw { scenario, words } => match &mut self.running {
+                Some(running) => running.windows.threw(Instant::now(), &scenario, &words),
                 None => self.report.say(words),
             },
             Heard::Crossed(metrics) => self.report.crossed = Some(metrics),
@@ -222,6 +222,7 @@ impl Conductor {
                 if let Some(cpu) = self.process.cpu() {
                     running.cpu = cpu;
                 }
+                running.windows.settle(told_by_now());
                 let (phase, began) = running.phase;
                 let second = now.saturating_sub(began).as_secs().saturating_sub(1);
                 let tick = running.windows.tick(phase, second);
@@ -251,6 +252,7 @@ impl Conductor {
         if let Some(cpu) = self.process.cpu() {
             running.cpu = cpu;
         }
+        running.windows.settle(told_by_now());
         let (begins, ends) = running.windows.edges(phase);
         let signal = match edge {
             Edge::Started => {
@@ -284,6 +286,8 @@ impl Conductor {
             return Ok(());
         };
         self.journeys.end(&mut |ended| running.windows.add(ended));
+        // Nothing more is told.
+        running.windows.settle(Instant::now());
         let now = running.started.elapsed();
         for (phase, (_, stretch)) in self.plan.phases.iter().enumerate() {
             let is_ended = !running.due.contains(&(stretch.to, Edge::Ended, phase));
@@ -297,11 +301,9 @@ impl Conductor {
             }
         }
         self.report.windows = (0..self.plan.phases.len())
-            .map(|phase| WindowNotes {
-                phase,
-                threw: running.windows.n_threw(phase),
-            })
+            .map(|phase| running.windows.notes(phase))
             .collect();
+        self.report.outside = running.windows.n_outside();
         let windows = self.plan.phases.iter().filter(|(_, one)| one.cut.is_some());
         let mut open = windows.filter(|(_, stretch)| stretch.to > now);
         match open.next() {
@@ -350,6 +352,12 @@ impl Running {
         edge.min(self.next_tick)
             .saturating_sub(self.started.elapsed())
     }
+}
+
+/// What ended before has been told.
+fn told_by_now() -> Instant {
+    let now = Instant::now();
+    now.checked_sub(SHORTEST_DRAIN).unwrap_or(now)
 }
 
 /// Signals of a run: each phase begins, ends and is summed at most twice, and k6 ends.

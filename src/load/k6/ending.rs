@@ -20,7 +20,10 @@ pub struct ScriptReport {
     pub unjudged: Vec<String>,
     /// Iterations that were cut off when their time was over.
     pub interrupted: u64,
-    /// By window.
+    /// Requests of scenarios that belong to no phase: of others than it is about, or
+    /// sent before the first or behind the last.
+    pub outside: u64,
+    /// By phase.
     pub windows: Vec<WindowNotes>,
     /// Why k6 ended before the end of a window, where it did.
     pub cut_short: Option<String>,
@@ -30,13 +33,39 @@ pub struct ScriptReport {
     pub words: Vec<String>,
 }
 
-/// What is known of one window beside its figures.
+/// What is known of one phase beside its figures.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WindowNotes {
-    /// Index of its phase.
+    /// Its index.
     pub phase: usize,
-    /// Iterations that threw in it.
+    /// Requests sent in it, also where it was not held to its end.
+    pub requests: u64,
+    /// Iterations that ended in it.
+    pub ended: u64,
+    /// Those of them that threw.
     pub threw: u64,
+}
+
+/// From this share of the iterations that ended on, having thrown, a window is no measurement:
+/// most of its load is not the one the script was written for. Not all of them, or one stray
+/// success would make it one.
+const MOST_THREW: f64 = 0.5;
+
+impl WindowNotes {
+    /// The share of its iterations that threw.
+    pub fn threw_share(&self) -> f64 {
+        self.threw as f64 / self.iterations().max(1) as f64
+    }
+
+    /// Iterations that ended or threw: one that was cut off may have thrown and has no end.
+    pub fn iterations(&self) -> u64 {
+        self.ended.max(self.threw)
+    }
+
+    /// Whether so many threw that its figures are not those of the script.
+    pub fn is_script_failed(&self) -> bool {
+        self.threw_share() > MOST_THREW
+    }
 }
 
 impl ScriptReport {

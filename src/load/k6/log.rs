@@ -37,8 +37,11 @@ pub(super) fn read_log_line(text: &str) -> Option<Heard> {
     if line.source == "console" || line.level == "info" {
         return None;
     }
-    if line.source == "stacktrace" && line.scenario.is_some() {
-        return Some(Heard::Threw(shortened(&line.msg)));
+    if line.source == "stacktrace"
+        && let Some(scenario) = line.scenario
+    {
+        let words = shortened(&line.msg);
+        return Some(Heard::Threw { scenario, words });
     }
     if let Some(metrics) = crossed(&line.msg) {
         return Some(Heard::Crossed(metrics));
@@ -98,7 +101,7 @@ mod tests {
             said(
                 r#"{"executor":"x","level":"error","msg":"Error: boom\n\tat f (file:///a.js:6:8(87))\n","scenario":"default","source":"stacktrace"}"#
             ),
-            r#"Some(Threw("Error: boom at f (file:///a.js:6:8(87))"))"#
+            r#"Some(Threw { scenario: "default", words: "Error: boom at f (file:///a.js:6:8(87))" })"#
         );
         assert_eq!(
             said(

@@ -12,7 +12,7 @@
 //! Read `binary` (which k6), `script` with `options` and `names` (what a script
 //! is), `stretches` (what its windows are), `run` with `conductor` (a run of it),
 //! `process`, `log`, `samples` (what k6 says), `journeys` (samples into requests),
-//! `windows` (requests into figures), `ending` (how k6 ended).
+//! `throws` (which of them threw), `windows` (requests into figures), `ending` (how k6 ended).
 mod binary;
 mod conductor;
 mod ending;
@@ -29,6 +29,7 @@ mod stretches;
 #[cfg(test)]
 #[cfg(feature = "k6-tests")]
 mod tests;
+mod throws;
 mod windows;
 
 pub use binary::Binary;

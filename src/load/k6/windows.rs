@@ -9,8 +9,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use super::ending::WindowNotes;
 use super::journeys::Ended;
 use super::stretches::Stretch;
+use super::throws::Throws;
 use crate::load::plan::Tick;
 use crate::measure::{
     Counts, Latencies, LatencyFrom, Outcome, Recorder, RetryAfter, Sample, Unpaced, WindowSummary,
@@ -29,6 +31,9 @@ pub(super) struct Windows {
     /// The end of set-up.
     started: Instant,
     stretches: Vec<Recorded>,
+    throws: Throws,
+    /// Requests of none of them.
+    outside: u64,
     tick: Counts,
     tick_latencies: Latencies,
 }
@@ -41,6 +46,8 @@ struct Recorded {
     arrivals: u64,
     dropped: u64,
     threw: u64,
+    /// Those that were counted as successes by their requests.
+    threw_successes: u64,
     under_way_ns: u128,
     failures: VecDeque<String>,
     cpu: Duration,
@@ -58,6 +65,7 @@ impl Windows {
             arrivals: 0,
             dropped: 0,
             threw: 0,
+            threw_successes: 0,
             under_way_ns: 0,
             failures: VecDeque::new(),
             cpu: Duration::ZERO,
@@ -66,6 +74,8 @@ impl Windows {
         Self {
             started,
             stretches: stretches.collect(),
+            throws: Throws::default(),
+            outside: 0,
             tick: Counts::default(),
             tick_latencies: Latencies::default(),
         }
@@ -99,6 +109,8 @@ impl Windows {
                     if recorded.failures.len() > FAILURES_KEPT {
                         recorded.failures.pop_front();
                     }
+                } else {
+                    self.outside += 1;
                 }
             }
             Ended::Journey {
@@ -108,6 +120,8 @@ impl Windows {
                 outcome,
             } => {
                 self.add_time(&scenario, ended_ns, duration_ns);
+                let is_success = outcome == Outcome::Success;
+                self.throws.ended(ended_ns, &scenario, is_success);
                 let began_ns = ended_ns.saturating_sub_unsigned(duration_ns);
                 if let Some((_, recorded)) = self.at(began_ns, &scenario) {
                     recorded.arrivals += 1;
@@ -134,25 +148,45 @@ impl Windows {
         }
     }
 
-    /// An iteration threw at that moment.
-    pub(super) fn threw(&mut self, at: Instant, words: &str) {
-        let into = at.saturating_duration_since(self.started);
-        let at_ns = i64::try_from(into.as_nanos()).unwrap_or(i64::MAX);
-        // k6 does not say whose iteration it was.
-        if let Some(index) = self.index_at(at_ns) {
-            let recorded = &mut self.stretches[index];
+    /// It was heard at that moment that an iteration of a scenario threw.
+    pub(super) fn threw(&mut self, heard: Instant, scenario: &str, words: &str) {
+        let heard_ns = self.since_start(heard);
+        self.throws.heard(heard_ns, scenario, words);
+    }
+
+    /// Counts the throws that were heard up to a moment, of which every end has been told.
+    pub(super) fn settle(&mut self, until: Instant) {
+        for threw in self.throws.settle(self.since_start(until)) {
+            let Some((_, recorded)) = self.at(threw.at_ns, &threw.scenario) else {
+                continue;
+            };
             recorded.threw += 1;
-            recorded.has_more = true;
-            recorded.failures.push_back(format!("threw: {words}"));
+            recorded.threw_successes += u64::from(threw.was_success);
+            recorded
+                .failures
+                .push_back(format!("threw: {}", threw.words));
             if recorded.failures.len() > FAILURES_KEPT {
                 recorded.failures.pop_front();
             }
         }
     }
 
-    /// Iterations that threw in a stretch.
-    pub(super) fn n_threw(&self, index: usize) -> u64 {
-        self.stretches[index].threw
+    /// What is known of a stretch beside its figures.
+    pub(super) fn notes(&self, index: usize) -> WindowNotes {
+        let recorded = &self.stretches[index];
+        // Counts do not depend on the length.
+        let length = Duration::from_secs(1);
+        WindowNotes {
+            phase: index,
+            requests: recorded.recorder.total(length).counts.requests,
+            ended: recorded.recorder.journeys(length).counts.requests,
+            threw: recorded.threw,
+        }
+    }
+
+    /// Requests that belong to no stretch.
+    pub(super) fn n_outside(&self) -> u64 {
+        self.outside
     }
 
     /// CPU time k6 used in a stretch.
@@ -188,9 +222,8 @@ impl Windows {
         let by_operation = &recorded.recorder;
         let mut journeys = by_operation.journeys(length);
         // They were counted by their requests alone.
-        let threw = recorded.threw.min(journeys.counts.successes);
-        journeys.counts.successes -= threw;
-        journeys.counts.errors.template += threw;
+        journeys.counts.successes -= recorded.threw_successes;
+        journeys.counts.errors.template += recorded.threw_successes;
         WindowSummary {
             started,
             length,
@@ -232,6 +265,11 @@ impl Windows {
         recorded.has_more = true;
         let from = u64::try_from(recorded.stretch.from.as_nanos()).ok()?;
         Some((since_zero.saturating_sub(from), recorded))
+    }
+
+    fn since_start(&self, at: Instant) -> i64 {
+        let since = at.saturating_duration_since(self.started);
+        i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
     }
 
     fn index_at(&self, at_ns: i64) -> Option<usize> {

@@ -131,27 +131,76 @@ fn journeys_count_where_they_end_and_their_time_where_they_were() {
     assert!((first.in_flight - 0.5).abs() < 1e-9 && (second.in_flight - 0.5).abs() < 1e-9);
 }
 
+fn journey(scenario: &str, ended_ns: i64, outcome: Outcome) -> Ended {
+    Ended::Journey {
+        scenario: scenario.into(),
+        ended_ns,
+        duration_ns: S / 10,
+        outcome,
+    }
+}
+
 #[test]
 fn iterations_that_threw_are_no_journeys_that_succeeded() {
     let mut windows = windows(&[stretch(0, 10, None)]);
     let started = windows.started;
-    for _ in 0..3 {
-        windows.add(Ended::Journey {
-            scenario: "a".into(),
-            ended_ns: at(1_000),
-            duration_ns: S,
-            outcome: Outcome::Success,
-        });
+    let failed = Outcome::Error(ErrorClass::Status);
+    for (ms, outcome) in [
+        (1_000, Outcome::Success),
+        (2_000, Outcome::Success),
+        (3_000, failed),
+    ] {
+        windows.add(journey("a", at(ms), outcome));
     }
-    windows.threw(started + s(1), "boom");
-    windows.threw(started + s(11), "too late");
+    windows.threw(started + s(1), "a", "boom");
+    windows.threw(started + s(3), "a", "boom");
+    windows.threw(started + s(11), "b", "too late");
+    windows.settle(started + s(20));
     let summary = windows.sum(0, 1);
     let counts = summary.journeys.counts;
-    assert_eq!((counts.successes, counts.errors.template), (2, 1));
+    // One of the two had failed before it threw.
     assert_eq!(
-        (windows.n_threw(0), summary.failures),
-        (1, vec!["threw: boom".to_owned()])
+        (
+            counts.successes,
+            counts.errors.template,
+            counts.errors.status
+        ),
+        (1, 1, 1)
     );
+    let notes = windows.notes(0);
+    assert_eq!((notes.threw, notes.ended), (2, 3));
+    assert_eq!(summary.failures, ["threw: boom", "threw: boom"]);
+}
+
+#[test]
+fn a_throw_is_of_the_window_its_iteration_ended_in_and_of_no_other_scenarios() {
+    let mut windows = windows(&[stretch(0, 10, Some("a")), stretch(10, 20, Some("b"))]);
+    let started = windows.started;
+    windows.add(journey("a", at(9_999), Outcome::Success));
+    windows.add(journey("b", at(9_999), Outcome::Success));
+    assert_eq!(windows.sum(0, 1).journeys.counts.successes, 1);
+    for scenario in ["a", "b"] {
+        windows.threw(started + s(10) + Duration::from_millis(3), scenario, "boom");
+    }
+    windows.settle(started + s(10));
+    assert!(!windows.has_more(0), "not all ends before it were told");
+    windows.settle(started + s(11));
+    assert!(windows.has_more(0));
+    let notes = [windows.notes(0), windows.notes(1)];
+    assert_eq!(
+        notes.map(|notes| (notes.threw, notes.ended)),
+        [(1, 1), (0, 0)]
+    );
+    assert_eq!(windows.sum(0, 1).journeys.counts.successes, 0);
+}
+
+#[test]
+fn requests_of_no_window_are_counted_as_such() {
+    let mut windows = windows(&[stretch(0, 10, Some("a"))]);
+    for (scenario, sent) in [("a", 1), ("a", -1), ("a", at(10_000)), ("b", 1)] {
+        windows.add(request(scenario, sent, S, Outcome::Success));
+    }
+    assert_eq!((windows.notes(0).requests, windows.n_outside()), (1, 3));
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn sweep(path: &Path, mut file: Table<'_>, notes: &mut Notes<'_>) -> Option<Swee
     let phases = load::phases(&mut file, &names, is_k6, notes);
     let hooks = state::hooks(&mut file, &phases, &names, notes);
     let slo = slo::slo(&mut file, notes);
-    let thresholds = thresholds::thresholds(&mut file, &phases, notes);
+    let thresholds = thresholds::thresholds(&mut file, &phases, is_k6, notes);
     let host = host::host(&mut file, notes);
     let proves = host::proves(&mut file, &names, notes);
     let report = trials::report(&mut file, notes);

@@ -13,12 +13,13 @@ const FIRST_LOOK: Duration = Duration::from_secs(10);
 pub(super) fn thresholds(
     file: &mut Table<'_>,
     phases: &[Phase],
+    is_k6: bool,
     notes: &mut Notes<'_>,
 ) -> Vec<ThresholdRule> {
     let rules: Vec<ThresholdRule> = match file.get("threshold") {
         Some(entry) => Table::blocks(&entry, "threshold", notes)
             .into_iter()
-            .filter_map(|table| rule(table, phases, notes))
+            .filter_map(|table| rule(table, phases, is_k6, notes))
             .collect(),
         None => Vec::new(),
     };
@@ -56,7 +57,12 @@ fn check_breakpoints(phases: &[Phase], rules: &[ThresholdRule], notes: &mut Note
     }
 }
 
-fn rule(mut table: Table<'_>, phases: &[Phase], notes: &mut Notes<'_>) -> Option<ThresholdRule> {
+fn rule(
+    mut table: Table<'_>,
+    phases: &[Phase],
+    is_k6: bool,
+    notes: &mut Notes<'_>,
+) -> Option<ThresholdRule> {
     let threshold = table
         .need("rule", "rule = \"p95 < 500 ms\"")
         .and_then(|entry| {
@@ -75,7 +81,9 @@ fn rule(mut table: Table<'_>, phases: &[Phase], notes: &mut Notes<'_>) -> Option
     let window = table
         .get("window")
         .map(|entry| window(&table, &entry, phases, notes));
-    let abort = table.get("abort").map(|entry| table.truth(&entry, notes));
+    let abort = table
+        .get("abort")
+        .map(|entry| abort(&table, &entry, is_k6, notes));
     let after = table.get("after");
     if let Some(after) = &after
         && !matches!(abort, Some(Some(true)))
@@ -106,6 +114,19 @@ fn rule(mut table: Table<'_>, phases: &[Phase], notes: &mut Notes<'_>) -> Option
         abort: abort.flatten().unwrap_or(false),
         after: after?,
     })
+}
+
+/// Whether it ends the load, which nobody but k6 itself can do to a script.
+fn abort(table: &Table<'_>, entry: &Entry<'_>, is_k6: bool, notes: &mut Notes<'_>) -> Option<bool> {
+    let abort = table.truth(entry, notes);
+    if is_k6 && abort == Some(true) {
+        notes.hint(
+            entry.key_at,
+            format!("`abort` in {}: only k6 ends a k6 script", table.name()),
+            "leave it out, and write in the script's options thresholds: { http_req_duration: [{ threshold: \"p(95)<500\", abortOnFail: true }] }",
+        );
+    }
+    abort
 }
 
 fn window(

@@ -2,5 +2,6 @@
 //! compared with what k6 itself wrote of the same run.
 
 mod bad;
+mod environment;
 mod good;
 mod run;

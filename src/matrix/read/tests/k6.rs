@@ -109,3 +109,15 @@ fn what_is_wrong_with_the_script_s_own_keys_is_told_at_once() {
       hint: allowed here: name, window, answers, profile, beside, stages, open, closed, duration
     "#);
 }
+
+#[test]
+fn a_threshold_that_would_end_a_script_is_refused_and_one_that_judges_is_not() {
+    let text = script("k6 = 'load.js'", "duration = '1m'");
+    let rule = "[[threshold]]\nrule = 'p95 < 5 ms'\noperation = 'GET /'\n";
+    insta::assert_snapshot!(wrong(&format!("{text}{rule}abort = true\nafter = '5s'\n")), @r#"
+    m.toml:20:1: `abort` in [[threshold]] number 1: only k6 ends a k6 script
+      hint: leave it out, and write in the script's options thresholds: { http_req_duration: [{ threshold: "p(95)<500", abortOnFail: true }] }
+    "#);
+    let sweep = good(&format!("{text}{rule}abort = false\n"));
+    assert!(!sweep.thresholds[0].abort);
+}
