@@ -14,13 +14,9 @@ use super::{Ending, Job, JobPhase, Reason, Slo, SweepPlan};
 use crate::cpus::CpuSet;
 use crate::engine::{ServiceUse, cpu_limit};
 use crate::load::LoadModel;
-<<<<<<< HEAD
 use crate::measure::{
-    Crossed, Figures, Judgement, Pacing, WindowSummary, WindowVerdict, crossed, judge,
+    Crossed, Figures, Judgement, Pacing, WindowSummary, WindowVerdict, crossed, judge, unjudged,
 };
-=======
-use crate::measure::{Crossed, Figures, Judgement, WindowSummary, crossed, judge, unjudged};
->>>>>>> k6
 use crate::results::{SCHEMA_VERSION, TrialRow, Verdict};
 use crate::stack::Service;
 use crate::threshold::Threshold;
