@@ -148,8 +148,8 @@ mod tests {
     fn threw(threw: u64, ended: u64) -> TrialRow {
         let notes = |phase, threw| WindowNotes {
             phase,
-            threw,
             ended,
+            threw,
             ..WindowNotes::default()
         };
         // What threw in another window says nothing of this one.
