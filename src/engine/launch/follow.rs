@@ -244,19 +244,8 @@ impl<'a, E: Engine> Watch<'a, E> {
                 if let Some((dependency, wanted)) = waited_for {
                     let condition = words(wanted.condition);
                     self.note(name, format!("waits for `{dependency}` ({condition})"));
-                    return false;
                 }
-                // Namespaces are of a process that runs, whatever `depends_on` says.
-                let runs = |all: &Vec<Stage>| all.iter().all(|one| *one >= Stage::Started);
-                let mut owners = service.shares_with();
-                let owner = owners.find(|owner| !stages.get(*owner).is_none_or(runs));
-                if let Some(owner) = owner {
-                    self.note(
-                        name,
-                        format!("waits for `{owner}`, whose container it shares"),
-                    );
-                }
-                owner.is_none()
+                waited_for.is_none()
             })
             .await;
     }
