@@ -18,7 +18,7 @@ use tokio::sync::mpsc as signals;
 use super::closed::most_users;
 use super::conductor::{Conductor, SetUps};
 use super::k6::{self, Heard, K6Error, ScriptPlan};
-use super::pinning::{cpus_of_thread, pin_this_thread};
+use super::pinning::pin_this_thread;
 use super::plan::{Arrivals, LoadModel, LoadPlan, LoadSignal, PhasePlan};
 use super::prepare::{PrepareProblems, prepare};
 use super::thread::{Command, Report, Thread};
@@ -417,8 +417,7 @@ fn spawn_thread(
             let outbox = reports.clone();
             let result = std::panic::catch_unwind(AssertUnwindSafe(|| {
                 if let Some(cpus) = &plan.cpus {
-                    let own = cpus_of_thread(cpus, index, plan.n_threads);
-                    pin_this_thread(&own).map_err(|error| not_kept(&own, &error))?;
+                    pin_this_thread(cpus).map_err(|error| not_kept(cpus, &error))?;
                 }
                 // Without its timer: `fine_timer` says why.
                 let runtime = tokio::runtime::Builder::new_current_thread()

@@ -13,13 +13,6 @@ pub(super) fn pin_this_thread(cpus: &CpuSet) -> io::Result<()> {
     Ok(sched_setaffinity(None, &mask_of(cpus)?)?)
 }
 
-/// The CPUs of one of so many load threads: one of its own where each can have one, so that
-/// none moves between two requests; else all of them.
-pub(super) fn cpus_of_thread(cpus: &CpuSet, index: usize, n_threads: usize) -> CpuSet {
-    let own = cpus.iter().nth(index).filter(|_| cpus.len() == n_threads);
-    own.map_or_else(|| cpus.clone(), |cpu| CpuSet::from_iter([cpu]))
-}
-
 /// Keeps every thread that this process has now on these CPUs; those they start follow.
 ///
 /// **Errors**: the kernel's, such as CPUs outside of the process's control group.
@@ -66,14 +59,6 @@ mod tests {
             .lines()
             .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
         line.unwrap().parse().unwrap()
-    }
-
-    #[test]
-    fn each_load_thread_has_a_cpu_of_its_own_where_they_go_round() {
-        let cpus = CpuSet::from_iter([2, 3, 7]);
-        let of = |index, n_threads| cpus_of_thread(&cpus, index, n_threads).to_string();
-        assert_eq!([of(0, 3), of(1, 3), of(2, 3)], ["2", "3", "7"]);
-        assert_eq!([of(0, 2), of(3, 4)], ["2-3,7", "2-3,7"]);
     }
 
     #[test]

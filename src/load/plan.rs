@@ -123,8 +123,7 @@ pub struct LoadPlan {
     pub phases: Vec<PhasePlan>,
     /// Load threads; at least 1.
     pub threads: usize,
-    /// CPUs that load threads and conductor are kept on, each load thread on one of its own
-    /// where there are as many; `None` leaves them where they are.
+    /// CPUs that load threads and conductor are kept on; `None` leaves them where they are.
     pub cpus: Option<CpuSet>,
     /// Longest wait for one answer.
     pub timeout: Duration,
