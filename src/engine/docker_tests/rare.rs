@@ -143,6 +143,9 @@ async fn services_share_networks_processes_communication_and_volumes_of_others()
         read_only: true,
     }];
     app.cpus = Some(0.5);
+    // As the resolver adds it: namespaces are of a process that runs.
+    app.depends_on = stack.services["app"].depends_on.clone();
+    app.depends_on.retain(|name, _| name == "db");
     // First in the file and last to be made.
     stack.services["app"] = app;
     let db = &mut stack.services["db"];
