@@ -133,7 +133,7 @@ fn value_of(metric: Metric, figures: &Figures) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::{ErrorClass, LatencyFrom, Outcome, RetryAfter, Sample};
+    use crate::measure::{ErrorClass, LatencyFrom, Outcome, Sample};
 
     /// 95 successes of 10 ms, then 5 errors, of one operation; none of another.
     fn recorder(n_times: u32) -> Recorder {
@@ -251,27 +251,10 @@ mod tests {
     fn summary(recorder: &Recorder) -> WindowSummary {
         let length = Duration::from_secs(10);
         WindowSummary {
-            started: std::time::Instant::now(),
-            length,
-            total: recorder.total(length),
             operations: recorder.operations(length),
-            journeys: Figures::default(),
-            journeys_by_name: Vec::new(),
-            beside: Vec::new(),
             arrivals: 100,
-            not_attempted: 0,
-            generator_cpu: Duration::ZERO,
-            generator_wait: None,
-            threads: 1,
             generator_lag_ms: recorder.generator_lag_ms(),
-            held_back: 0,
-            outside: 0,
-            in_flight: 1.0,
-            in_flight_recorded: 1.0,
-            intervals: Vec::new(),
-            failures: Vec::new(),
-            retry_after: RetryAfter::default(),
-            first_failures: Vec::new(),
+            ..WindowSummary::quiet(recorder.total(length), length)
         }
     }
 }

@@ -27,4 +27,4 @@ pub use recorder::{LatencyFrom, Recorder, Sample, Unpaced};
 pub use shape::{LatencyBucket, Second};
 pub use summary::{BesideSummary, Interval, RetryAfter, SentIn, WindowSummary};
 pub use tag::{operation_tag, parse_tag};
-pub use verdict::{ERRORS_SHARE, Flag, Judgement, Pacing, Reason, WindowVerdict, judge};
+pub use verdict::{Flag, Judgement, Pacing, Reason, WindowVerdict, judge};

@@ -99,7 +99,7 @@ impl Intervals {
     fn slice(&mut self, key: SliceKey) -> &mut Slice {
         let operation = key.1 as usize;
         if self.last.len() <= operation {
-            self.last.resize(operation + 1, usize::MAX);
+            self.last.resize(operation + 1, 0);
         }
         let last = self.last[operation];
         let is_last = self

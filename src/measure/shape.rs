@@ -199,10 +199,10 @@ fn is_success(tag: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use super::*;
-    use crate::measure::{ErrorClass, Figures, LatencyFrom, Recorder, RetryAfter, Sample};
+    use crate::measure::{ErrorClass, LatencyFrom, Recorder, Sample};
 
     const MS: u64 = 1_000_000;
 
@@ -224,28 +224,10 @@ mod tests {
                 });
             }
         }
+        let total = recorder.total(length);
         WindowSummary {
-            started: Instant::now(),
-            length,
-            total: recorder.total(length),
-            operations: Vec::new(),
-            journeys: Figures::default(),
-            journeys_by_name: Vec::new(),
-            beside: Vec::new(),
-            arrivals: 0,
-            not_attempted: 0,
-            generator_cpu: Duration::ZERO,
-            generator_wait: None,
-            threads: 1,
-            generator_lag_ms: LatencyFigures::default(),
-            held_back: 0,
-            outside: 0,
-            in_flight: 1.0,
-            in_flight_recorded: 1.0,
             intervals: recorder.into_intervals(),
-            failures: Vec::new(),
-            retry_after: RetryAfter::default(),
-            first_failures: Vec::new(),
+            ..WindowSummary::quiet(total, length)
         }
     }
 

@@ -64,6 +64,36 @@ pub struct WindowSummary {
     pub first_failures: Vec<(Outcome, String)>,
 }
 
+#[cfg(test)]
+impl WindowSummary {
+    /// A window of so long in which one user did what the figures say, and nothing else was.
+    pub(crate) fn quiet(total: Figures, length: Duration) -> Self {
+        Self {
+            started: Instant::now(),
+            length,
+            total,
+            operations: Vec::new(),
+            journeys: Figures::default(),
+            journeys_by_name: Vec::new(),
+            beside: Vec::new(),
+            arrivals: 0,
+            not_attempted: 0,
+            generator_cpu: Duration::ZERO,
+            generator_wait: None,
+            threads: 1,
+            generator_lag_ms: LatencyFigures::default(),
+            held_back: 0,
+            outside: 0,
+            in_flight: 1.0,
+            in_flight_recorded: 1.0,
+            retry_after: RetryAfter::default(),
+            intervals: Vec::new(),
+            failures: Vec::new(),
+            first_failures: Vec::new(),
+        }
+    }
+}
+
 /// A journey that arrived at a rate of its own beside a phase's load.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BesideSummary {

@@ -112,7 +112,7 @@ const THROUGHPUT_MIN_SUCCESSES: u64 = 2_000;
 const P99_MIN_SUCCESSES: u64 = 10_000;
 /// Largest share of failed requests that goes without a flag: the default
 /// error rate of a service level in the matrix, 1 %.
-pub const ERRORS_SHARE: f64 = 0.01;
+const ERRORS_SHARE: f64 = 0.01;
 /// Smallest share of due requests that must be sent before the right edge. **Source**: k6's guide to
 /// large tests and wrk2 both treat a missed rate as a failed test; 1 % is slack
 /// for the edges.

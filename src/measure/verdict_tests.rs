@@ -1,7 +1,5 @@
-use std::time::Instant;
-
 use super::*;
-use crate::measure::{BesideSummary, Figures, Interval, LatencyFigures, RetryAfter};
+use crate::measure::{BesideSummary, Figures, Interval, LatencyFigures};
 
 const OPEN: Pacing = Pacing::Open;
 
@@ -16,30 +14,17 @@ fn healthy() -> WindowSummary {
     total.throughput_rps = 500.0;
     total.achieved_rate_rps = 500.0;
     WindowSummary {
-        started: Instant::now(),
-        length: Duration::from_secs(30),
-        total,
-        operations: Vec::new(),
-        journeys: Figures::default(),
-        journeys_by_name: Vec::new(),
-        beside: Vec::new(),
         arrivals: 15_000,
-        not_attempted: 0,
-        retry_after: RetryAfter::default(),
         generator_cpu: Duration::from_secs(6),
         generator_wait: Some(Duration::from_millis(100)),
-        threads: 1,
         generator_lag_ms: LatencyFigures {
             p99: Some(0.3),
             ..LatencyFigures::default()
         },
-        held_back: 0,
-        outside: 0,
         in_flight: 8.0,
         in_flight_recorded: 7.9,
         intervals: successes_in(0..30),
-        failures: Vec::new(),
-        first_failures: Vec::new(),
+        ..WindowSummary::quiet(total, Duration::from_secs(30))
     }
 }
 

@@ -1,8 +1,6 @@
-use std::time::Instant;
-
 use super::*;
 use crate::load::{Arrivals, PhasePlan};
-use crate::measure::{LatencyFrom, Outcome, Recorder, RetryAfter, Sample};
+use crate::measure::{LatencyFrom, Outcome, Recorder, Sample};
 
 /// 100 reads of 5 ms and 10 creates of 150 ms, of which one fails where asked.
 fn summary(has_error: bool) -> WindowSummary {
@@ -38,28 +36,13 @@ fn summary(has_error: bool) -> WindowSummary {
         record(1, outcome, 150);
     }
     let length = Duration::from_secs(1);
+    let total = recorder.total(length);
     WindowSummary {
-        started: Instant::now(),
-        length,
-        total: recorder.total(length),
         operations: recorder.operations(length),
-        journeys: Figures::default(),
-        journeys_by_name: Vec::new(),
-        beside: Vec::new(),
         arrivals: 110,
-        not_attempted: 0,
-        generator_cpu: Duration::ZERO,
-        generator_wait: None,
-        threads: 1,
         generator_lag_ms: recorder.generator_lag_ms(),
-        held_back: 0,
-        outside: 0,
-        in_flight: 1.0,
-        in_flight_recorded: 1.0,
         intervals: recorder.into_intervals(),
-        failures: Vec::new(),
-        retry_after: RetryAfter::default(),
-        first_failures: Vec::new(),
+        ..WindowSummary::quiet(total, length)
     }
 }
 

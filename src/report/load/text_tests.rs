@@ -1,10 +1,10 @@
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::*;
 use crate::load::{Arrivals, LoadModel};
 use crate::measure::{
     Crossed, ErrorClass, Figures, Interval, LatencyFigures, LatencyFrom, Outcome, Pacing, Recorder,
-    RetryAfter, Sample, WindowSummary, judge,
+    Sample, WindowSummary, judge,
 };
 use crate::threshold::Threshold;
 
@@ -44,10 +44,8 @@ fn held(model: LoadModel, seconds: u32, step: Option<u32>) -> HeldLoad {
         }
     }
     let length = Duration::from_secs(u64::from(seconds));
+    let total = recorder.total(length);
     let summary = WindowSummary {
-        started: Instant::now(),
-        length,
-        total: recorder.total(length),
         operations: recorder.operations(length),
         journeys: Figures {
             latency_ms: LatencyFigures {
@@ -57,25 +55,17 @@ fn held(model: LoadModel, seconds: u32, step: Option<u32>) -> HeldLoad {
             },
             ..Figures::default()
         },
-        journeys_by_name: Vec::new(),
-        beside: Vec::new(),
         arrivals: 100,
         not_attempted: 3,
         generator_cpu: Duration::from_millis(u64::from(seconds) * 120),
-        generator_wait: None,
         threads: 2,
         generator_lag_ms: recorder.generator_lag_ms(),
-        held_back: 0,
-        outside: 0,
-        in_flight: 1.0,
-        in_flight_recorded: 1.0,
         intervals: recorder.into_intervals(),
-        failures: Vec::new(),
-        retry_after: RetryAfter::default(),
         first_failures: vec![(
             Outcome::Error(ErrorClass::Status),
             "create: status 500, expected 201:\nboom".to_owned(),
         )],
+        ..WindowSummary::quiet(total, length)
     };
     let pacing = if is_open {
         Pacing::Open
