@@ -50,7 +50,7 @@ pub(super) fn rows_of(plan: &SweepPlan, job: &Job, outcome: &TrialOutcome) -> Ve
             if let Some(window) = outcome.windows.iter().find(|window| window.phase == index) {
                 fill(&mut row, window, phase, plan);
                 if let Some(report) = &outcome.script {
-                    annotate(&mut row, report, index);
+                    annotate(&mut row, report, index, &window.summary.journeys);
                 }
                 if outcome.is_knob_not_asked && row.verdict != Verdict::Failed {
                     row.flags.push("knob_not_asked".to_owned());

@@ -9,7 +9,7 @@ use super::{Job, Reason, SweepPlan};
 use crate::engine::Launched;
 use crate::load::k6::{Script, ScriptPlan, ScriptReport, Stretch};
 use crate::load::{LoadError, RunningLoad, Target};
-use crate::measure::ERRORS_SHARE;
+use crate::measure::Figures;
 use crate::results::{TrialRow, Verdict};
 
 /// A script as a trial runs it.
@@ -66,7 +66,12 @@ pub(super) const THRESHOLDS_UNJUDGED: &str = "thresholds_unjudged";
 const OF_THE_PLAN: [&str; 2] = ["load_tied_to_knob", "shared_cpus"];
 
 /// Puts what k6's end says into the row of a window.
-pub(super) fn annotate(row: &mut TrialRow, report: &ScriptReport, phase: usize) {
+pub(super) fn annotate(
+    row: &mut TrialRow,
+    report: &ScriptReport,
+    phase: usize,
+    journeys: &Figures,
+) {
     if row.verdict == Verdict::Failed {
         return;
     }
@@ -80,7 +85,8 @@ pub(super) fn annotate(row: &mut TrialRow, report: &ScriptReport, phase: usize) 
             notes.iterations()
         ));
     }
-    if notes.is_script_failed() {
+    let has_success = journeys.counts.successes > 0;
+    if notes.is_script_failed() || (notes.threw > 0 && !has_success) {
         // Its requests may have been fine, and were not those it was written for.
         row.verdict = Verdict::Failed;
         row.reason = Some("script_failed".to_owned());
@@ -95,7 +101,7 @@ pub(super) fn annotate(row: &mut TrialRow, report: &ScriptReport, phase: usize) 
         }
     };
     flag(
-        notes.threw_share() > ERRORS_SHARE || report.ended_badly.is_some(),
+        notes.threw > 0 || report.ended_badly.is_some(),
         "script_errors",
     );
     flag(report.interrupted > 0, "iterations_interrupted");
@@ -134,18 +140,26 @@ pub(super) fn annotate(row: &mut TrialRow, report: &ScriptReport, phase: usize) 
 mod tests {
     use super::*;
     use crate::load::k6::WindowNotes;
+    use crate::measure::Counts;
 
-    fn annotated(report: &ScriptReport) -> TrialRow {
+    fn annotated(report: &ScriptReport, successes: u64) -> TrialRow {
+        let journeys = Figures {
+            counts: Counts {
+                successes,
+                ..Counts::default()
+            },
+            ..Figures::default()
+        };
         let mut row = TrialRow {
             verdict: Verdict::Valid,
             ..TrialRow::default()
         };
-        annotate(&mut row, report, 1);
+        annotate(&mut row, report, 1, &journeys);
         row
     }
 
     /// A row of a window in which so many of the iterations threw.
-    fn threw(threw: u64, ended: u64) -> TrialRow {
+    fn threw(threw: u64, ended: u64, successes: u64) -> TrialRow {
         let notes = |phase, threw| WindowNotes {
             phase,
             ended,
@@ -153,15 +167,16 @@ mod tests {
             ..WindowNotes::default()
         };
         // What threw in another window says nothing of this one.
-        annotated(&ScriptReport {
+        let report = ScriptReport {
             windows: vec![notes(0, ended), notes(1, threw), notes(2, ended)],
             ..ScriptReport::default()
-        })
+        };
+        annotated(&report, successes)
     }
 
     #[test]
     fn a_clean_end_says_nothing() {
-        let row = annotated(&ScriptReport::default());
+        let row = annotated(&ScriptReport::default(), 9);
         assert_eq!((row.verdict, row.detail), (Verdict::Valid, None));
         assert!(row.flags.is_empty());
     }
@@ -171,11 +186,11 @@ mod tests {
         for (n_threw, ended, flags) in [
             (0, 0, vec![]),
             (0, 100, vec![]),
-            (1, 100, vec![]),
+            (1, 1_000, vec!["script_errors"]),
             (2, 100, vec!["script_errors"]),
             (50, 100, vec!["script_errors"]),
         ] {
-            let row = threw(n_threw, ended);
+            let row = threw(n_threw, ended, 9);
             assert_eq!(
                 (row.verdict, row.flags),
                 (
@@ -186,9 +201,18 @@ mod tests {
             );
             assert_eq!(row.detail.is_some(), n_threw > 0);
         }
-        // One stray success changes nothing, nor do iterations whose end was never told.
-        for (n_threw, ended) in [(51, 100), (1, 1), (7, 7), (99, 100), (3, 2), (3, 0)] {
-            let row = threw(n_threw, ended);
+        // One stray success changes nothing, nor do iterations whose end was never told; and
+        // where what did not throw failed by itself there is no measurement either.
+        for (n_threw, ended, successes) in [
+            (51, 100, 49),
+            (1, 1, 0),
+            (7, 7, 0),
+            (99, 100, 1),
+            (3, 2, 0),
+            (3, 0, 0),
+            (40, 100, 0),
+        ] {
+            let row = threw(n_threw, ended, successes);
             assert_eq!(
                 (row.verdict, row.reason.as_deref()),
                 (Verdict::Failed, Some("script_failed")),
@@ -202,7 +226,7 @@ mod tests {
             );
         }
         assert_eq!(
-            threw(99, 100).detail.unwrap(),
+            threw(99, 100, 1).detail.unwrap(),
             "99 of 100 iterations of the script threw"
         );
     }
@@ -216,7 +240,7 @@ mod tests {
             ended_badly: Some("exit code 108".to_owned()),
             ..ScriptReport::default()
         };
-        let row = annotated(&report);
+        let row = annotated(&report, 9);
         let flags = [
             "script_errors",
             "iterations_interrupted",

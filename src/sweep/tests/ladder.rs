@@ -98,7 +98,7 @@ async fn a_container_that_ends_in_a_step_leaves_the_steps_before_it() {
     );
 }
 
-fn told(rows: &[crate::results::TrialRow]) -> Vec<(Option<u32>, &str, Option<&str>)> {
+fn told(rows: &[TrialRow]) -> Vec<(Option<u32>, &str, Option<&str>)> {
     rows.iter()
         .map(|row| (row.step, row.verdict.as_str(), row.reason.as_deref()))
         .collect()
