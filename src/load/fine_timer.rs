@@ -2,7 +2,7 @@
 //!
 //! tokio's timer rounds up to whole milliseconds, which would be added to every
 //! open-loop latency; and while it runs, the event loop reads the clock twice and sets a
-//! kernel timer each time it waits, which is a tenth of what a plain request costs. So the
+//! kernel timer each time it waits, which shows in what a plain request costs. So the
 //! runtime of a load thread has no timer, and one timerfd wakes the event loop at the
 //! earliest of all awaited moments instead.
 //!
@@ -222,14 +222,17 @@ impl Drop for Sleep {
 mod tests {
     use super::*;
 
-    #[test]
-    fn sleepers_wake_in_order_and_never_early() {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            // As a load thread's.
+    /// As a load thread's.
+    fn runtime() -> tokio::runtime::LocalRuntime {
+        tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .build_local(tokio::runtime::LocalOptions::default())
-            .unwrap();
-        runtime.block_on(async {
+            .unwrap()
+    }
+
+    #[test]
+    fn sleepers_wake_in_order_and_never_early() {
+        runtime().block_on(async {
             let timer = Rc::new(FineTimer::new().unwrap());
             let driver = Rc::clone(&timer);
             tokio::task::spawn_local(async move { driver.run().await });
@@ -256,11 +259,7 @@ mod tests {
 
     #[test]
     fn limits_that_were_not_reached_are_forgotten() {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .build_local(tokio::runtime::LocalOptions::default())
-            .unwrap();
-        runtime.block_on(async {
+        runtime().block_on(async {
             let timer = Rc::new(FineTimer::new().unwrap());
             let waits = Waits::Fine(&timer);
             for _ in 0..1_000 {

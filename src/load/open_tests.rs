@@ -191,9 +191,7 @@ fn poisson_arrivals_reach_the_server_as_they_were_drawn_on_any_number_of_threads
         due.push(drawn.due());
         drawn.advance();
     }
-    // The level is one of the moments due, which are the same in every run. Those of the
-    // sends carry what the host adds, which has no distribution to hold them to; each of
-    // them is held to its own due moment below.
+    // The level is one of the moments due, which are the same in every run.
     let distance = distance_from_exponential(&gaps_s(&due), rate);
     assert!(distance < ONE_IN_1_000, "{distance}");
     for threads in [1, 3] {
@@ -223,6 +221,10 @@ fn poisson_arrivals_reach_the_server_as_they_were_drawn_on_any_number_of_threads
             .collect();
         lags.sort_unstable();
         assert!(lags[lags.len() / 2] < ms(10), "{lags:?}");
+        let distance = distance_from_exponential(&gaps_s(&seen), rate);
+        // Lags of a busy machine take a part of the short gaps; evenly spaced arrivals are at
+        // 13 for all that.
+        assert!(distance < 4.0, "{threads} threads: {distance}");
         let mut recorded = [0; 6];
         for interval in &summary.intervals {
             recorded[interval.second as usize] += interval.n_requests();

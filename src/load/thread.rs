@@ -322,6 +322,12 @@ impl Thread {
         self.span_ends(slot, ended);
     }
 
+    /// Takes the slot's request away from its task.
+    fn cancel(&self, slot: &Slot, cancel: Cancel) {
+        self.is_out_no_more(slot);
+        slot.cancel(cancel);
+    }
+
     /// The slot's request, if it has one, is no longer watched.
     fn is_out_no_more(&self, slot: &Slot) {
         if slot.deadline.take().is_some() {
@@ -438,8 +444,7 @@ impl Thread {
         let now = Instant::now();
         for slot in self.slots.borrow().iter() {
             if slot.deadline.get().is_some_and(|deadline| deadline <= now) {
-                self.is_out_no_more(slot);
-                slot.cancel(Cancel::TimedOut);
+                self.cancel(slot, Cancel::TimedOut);
             }
         }
         if now.saturating_duration_since(self.flushed.get()) >= FLUSH_AFTER {
@@ -488,8 +493,7 @@ impl Thread {
         }
         for slot in self.slots.borrow().iter() {
             if slot.is_counted.get() {
-                self.is_out_no_more(slot);
-                slot.cancel(Cancel::Abandoned);
+                self.cancel(slot, Cancel::Abandoned);
             }
         }
         let mut drain = self.drain.borrow_mut();

@@ -150,11 +150,11 @@ impl Peer {
         match case {
             Case::Get => self.wire() == Wire::Plain,
             Case::Post => {
-                Self::does(self, Case::Get)
+                self.does(Case::Get)
                     && !matches!(self, Self::OursChecked | Self::Hyper | Self::Reqwest)
             }
             Case::Crud => matches!(self, Self::Ours | Self::K6),
-            Case::Secure => self == Self::Ours || !Self::does(self, Case::Get),
+            Case::Secure => self == Self::Ours || !self.does(Case::Get),
         }
     }
 
