@@ -58,7 +58,7 @@ pub struct Lease<E: Engine> {
     engine: Arc<E>,
     tag: TrialTag,
     is_released: bool,
-    /// Whether a launch was begun and never came to an end of its own.
+    /// Whether a creation was begun and not known to have ended.
     is_cut_off: AtomicBool,
 }
 
@@ -120,9 +120,20 @@ impl<E: Engine> Lease<E> {
         self.is_released = true;
     }
 
-    /// Marks calls that create as under way; cleared when they have all been answered.
-    pub(super) fn set_creating(&self, is_creating: bool) {
-        self.is_cut_off.store(is_creating, Ordering::Relaxed);
+    /// Makes calls that create, all of them to their end.
+    ///
+    /// One that was cut off, or given up on because the engine did not answer in time, may
+    /// still create: the removal then waits for what appears late.
+    pub(super) async fn creating<T, X>(
+        &self,
+        calls: impl Future<Output = Result<T, X>>,
+    ) -> Result<T, X> {
+        let before = self.is_cut_off.swap(true, Ordering::Relaxed);
+        let created = calls.await;
+        if created.is_ok() {
+            self.is_cut_off.store(before, Ordering::Relaxed);
+        }
+        created
     }
 }
 
@@ -248,7 +259,12 @@ mod tests {
             owner: "h:1/2/3".parse().unwrap(),
         };
         let lease = Lease::take(Arc::clone(&engine), tag);
-        lease.set_creating(true);
+        let creation = lease.creating(std::future::pending::<Result<(), ()>>());
+        assert!(
+            tokio::time::timeout(Duration::from_secs(1), creation)
+                .await
+                .is_err()
+        );
         engine.fault(FakeCall::List, 1, FakeFault::Hang);
         let cut_off = tokio::time::timeout(Duration::from_secs(1), lease.clear()).await;
         assert!(cut_off.is_err());

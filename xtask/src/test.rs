@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use crate::steps::{StepError, Steps, cargo};
+use crate::steps::{StepError, Steps, cargo, program};
 use crate::{images, k6};
 
 /// Features that turn the tests with real containers and the real k6 on.
@@ -27,6 +27,7 @@ pub(crate) fn test(steps: &mut Steps) -> Result<(), StepError> {
     let fetched = fetched.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     steps.add(fetched.steps);
     let (postgres, k6) = (fetched.postgres, fetched.k6);
+    let before = on_engine(steps)?;
     // Apart, for k6 takes CPU from tests that look at the time; the same build serves both.
     let parts = [("tests", &["--skip", "k6"][..]), ("tests with k6", &["k6"])];
     for (name, which) in parts {
@@ -39,8 +40,33 @@ pub(crate) fn test(steps: &mut Steps) -> Result<(), StepError> {
                 .env(k6::VARIABLE, &k6),
         )?;
     }
+    let mut left = on_engine(steps)?;
+    left.retain(|name| !before.contains(name));
+    if !left.is_empty() {
+        let names = left.join(", ");
+        return Err(StepError::new(format!("tests left on the engine: {names}"))
+            .hint("`docker inspect NAME` tells by its labels which test it was"));
+    }
     eprintln!("{}", steps.summary());
     Ok(())
+}
+
+/// Names of the containers, networks and volumes that carry our label.
+fn on_engine(steps: &Steps) -> Result<Vec<String>, StepError> {
+    let lists = [
+        ["ps", "-a", "--format", "{{.Names}}"].as_slice(),
+        &["network", "ls", "--format", "{{.Name}}"],
+        &["volume", "ls", "--format", "{{.Name}}"],
+    ];
+    let mut names = Vec::new();
+    for list in lists {
+        let arguments = [list, &["--filter", "label=nightsweep.run"]].concat();
+        let said = steps
+            .ask(&mut program("docker", &arguments))
+            .ok_or_else(|| StepError::new(format!("`docker {}` failed", list.join(" "))))?;
+        names.extend(said.lines().map(str::to_owned));
+    }
+    Ok(names)
 }
 
 /// Lints and docs.

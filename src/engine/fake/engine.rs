@@ -26,6 +26,22 @@ impl Default for FakeEngine {
     }
 }
 
+/// How a call ends whose work is done after its caller has gone.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Late {
+    delay: Duration,
+    is_given_up: bool,
+}
+
+impl Late {
+    async fn end(self, call: FakeCall, object: &str) -> EngineError {
+        if self.is_given_up {
+            return EngineError::timed_out(call.as_str(), object, Duration::ZERO);
+        }
+        std::future::pending().await
+    }
+}
+
 impl FakeEngine {
     /// An engine with nothing in it but the image `app:1`, whose containers can be reached.
     pub fn new() -> Self {
@@ -258,12 +274,12 @@ impl FakeEngine {
 
     /// Logs a call and lets it go wrong where the script says so.
     ///
-    /// `Some(delay)`: the call must do its work that late and never come back.
+    /// `Some(late)`: the call must do its work late and never come back well.
     pub(super) async fn begin(
         &self,
         call: FakeCall,
         object: &str,
-    ) -> Result<Option<Duration>, EngineError> {
+    ) -> Result<Option<Late>, EngineError> {
         let fault = self.lock().log(call, object);
         match fault {
             None => Ok(None),
@@ -271,7 +287,14 @@ impl FakeEngine {
                 tokio::time::sleep(delay).await;
                 Ok(None)
             }
-            Some(FakeFault::HangAndAppear(delay)) => Ok(Some(delay)),
+            Some(FakeFault::HangAndAppear(delay)) => Ok(Some(Late {
+                delay,
+                is_given_up: false,
+            })),
+            Some(FakeFault::TimeOutAndAppear(delay)) => Ok(Some(Late {
+                delay,
+                is_given_up: true,
+            })),
             Some(FakeFault::Hang) => std::future::pending().await,
             Some(FakeFault::Fail(kind)) => Err(EngineError::new(
                 call.as_str(),
@@ -284,10 +307,10 @@ impl FakeEngine {
 
     /// A call that creates nothing.
     pub(super) async fn plain(&self, call: FakeCall, object: &str) -> Result<(), EngineError> {
-        if self.begin(call, object).await?.is_some() {
-            std::future::pending::<()>().await;
+        match self.begin(call, object).await? {
+            None => Ok(()),
+            Some(late) => Err(late.end(call, object).await),
         }
-        Ok(())
     }
 
     pub(super) async fn create(
@@ -306,15 +329,15 @@ impl FakeEngine {
             if is_taken {
                 return Err(conflict(call, &thing.found.name, "the name is in use"));
             }
-            thing.appears_at = Instant::now() + late.unwrap_or_default();
+            thing.appears_at = Instant::now() + late.map_or(Duration::ZERO, |late| late.delay);
             let id = thing.found.id.clone();
             state.things.push(thing);
             id
         };
-        if late.is_some() {
-            std::future::pending::<()>().await;
+        match late {
+            None => Ok(id),
+            Some(late) => Err(late.end(call, object).await),
         }
-        Ok(id)
     }
 
     pub(super) fn service_of(&self, id: &ContainerId) -> String {

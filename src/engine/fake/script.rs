@@ -91,6 +91,8 @@ pub enum FakeFault {
     Hang,
     /// It never comes back, and what it creates appears after this time.
     HangAndAppear(Duration),
+    /// It is given up on at once, and what it creates appears after this time.
+    TimeOutAndAppear(Duration),
 }
 
 /// An end of a container's process.

@@ -120,10 +120,8 @@ pub async fn run_helper_of<E: Engine>(
     request: HelperRequest<'_>,
 ) -> Result<TreeAnswer, HelperError> {
     let (engine, tag) = (&**lease.engine(), lease.tag());
-    lease.set_creating(true);
-    let created = create(engine, tag, &request).await;
-    lease.set_creating(false);
-    run_and_remove(engine, tag, created?, request.limit).await
+    let id = lease.creating(create(engine, tag, &request)).await?;
+    run_and_remove(engine, tag, id, request.limit).await
 }
 
 async fn create<E: Engine>(

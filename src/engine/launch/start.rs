@@ -60,14 +60,13 @@ pub async fn prepare<E: Engine>(
     let path = target_path(launch)?;
     let images = find_images(engine, launch).await?;
     check_healthchecks(launch, &images)?;
-    lease.set_creating(true);
-    let created = create_all(engine, lease.tag(), launch, path, &images).await;
-    lease.set_creating(false);
     let Created {
         networks,
         containers,
         cloned,
-    } = created?;
+    } = lease
+        .creating(create_all(engine, lease.tag(), launch, path, &images))
+        .await?;
     Ok(Prepared {
         images,
         networks,

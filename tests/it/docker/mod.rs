@@ -38,6 +38,20 @@ enum Turn {
 pub(super) struct Testbed {
     pub(super) sandbox: Sandbox,
     turn: Turn,
+    /// What others had left on the engine before.
+    before: Vec<String>,
+}
+
+/// Containers, networks and volumes with a label, by name.
+fn labelled(label: &str) -> Vec<String> {
+    let lists = [
+        ["ps", "-a", "--format", "{{.Names}}"].as_slice(),
+        &["network", "ls", "--format", "{{.Name}}"],
+        &["volume", "ls", "--format", "{{.Name}}"],
+    ];
+    let names = lists.map(|list| docker(&[list, &["--filter", label]].concat()));
+    let names = names.iter().flat_map(|names| names.lines());
+    names.map(str::to_owned).collect()
 }
 
 /// A test that fails half-way must not cost the next ones.
@@ -65,6 +79,7 @@ impl Testbed {
         Self {
             sandbox: Sandbox::new(),
             turn: Turn::Alone(turn),
+            before: labelled("label=nightsweep.run"),
         }
     }
 
@@ -74,6 +89,7 @@ impl Testbed {
         Self {
             sandbox: Sandbox::new(),
             turn: Turn::Beside(turn),
+            before: Vec::new(),
         }
     }
 
@@ -188,14 +204,9 @@ impl Testbed {
                 .collect();
         }
         for label in labels {
-            for list in [
-                &["ps", "-aq"][..],
-                &["network", "ls", "-q"],
-                &["volume", "ls", "-q"],
-            ] {
-                let arguments = [list, &["--filter", &label]].concat();
-                assert_eq!(docker(&arguments), "", "docker {arguments:?}");
-            }
+            let mut left = labelled(&label);
+            left.retain(|name| !self.before.contains(name));
+            assert_eq!(left, Vec::<String>::new(), "{label}");
         }
     }
 

@@ -295,18 +295,20 @@ async fn contradictions_of_the_stack_are_found_before_anything_is_created() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_appears_after_a_launch_was_cut_off_is_removed_too() {
-    for call in [
+async fn what_appears_after_a_launch_was_cut_off_or_given_up_on_is_removed_too() {
+    let late = Duration::from_millis(300);
+    let calls = [
         FakeCall::CreateNetwork,
         FakeCall::CreateVolume,
         FakeCall::CreateContainer,
-    ] {
+    ];
+    let faults = [
+        FakeFault::HangAndAppear(late),
+        FakeFault::TimeOutAndAppear(late),
+    ];
+    for (call, fault) in itertools::iproduct!(calls, faults) {
         let engine = engine();
-        engine.fault(
-            call,
-            1,
-            FakeFault::HangAndAppear(Duration::from_millis(300)),
-        );
+        engine.fault(call, 1, fault);
         let cut = async {
             let stack = stack();
             let lease = lease(&engine);
@@ -323,13 +325,18 @@ async fn what_appears_after_a_launch_was_cut_off_is_removed_too() {
             };
             let limit = Duration::from_millis(100);
             let outcome = tokio::time::timeout(limit, launch(&lease, &request)).await;
-            assert!(outcome.is_err(), "the creation hangs");
+            match fault {
+                FakeFault::TimeOutAndAppear(_) => {
+                    assert_eq!(outcome.unwrap().unwrap_err().reason(), "create_failed");
+                }
+                _ => assert!(outcome.is_err(), "the creation hangs"),
+            }
             lease
         };
         let report = cut.await.release().await;
         assert!(report.is_complete());
         tokio::time::sleep(Duration::from_secs(10)).await;
-        assert_eq!(engine.existing(), Vec::<String>::new(), "{call}");
+        assert_eq!(engine.existing(), Vec::<String>::new(), "{call} {fault:?}");
     }
 }
 
