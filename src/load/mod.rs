@@ -19,6 +19,8 @@ mod closed;
 mod conductor;
 mod connection;
 mod cookies;
+#[cfg(test)]
+mod crowd;
 mod data;
 mod decode;
 mod encoding;

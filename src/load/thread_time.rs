@@ -25,6 +25,23 @@ impl ThreadTime {
             .unwrap_or_default()
     }
 
+    /// Of all threads of another process, up to now; `None` once it has ended.
+    ///
+    /// What a thread waited that has ended since is lost: of threads that come and go all
+    /// the time this tells too little, never too much.
+    pub(super) fn of_process(id: i32) -> Option<Self> {
+        let read = |path: &str| fs_err::read_to_string(format!("/proc/{id}/{path}")).ok();
+        let cpu = of_stat(&read("stat")?)?.cpu;
+        let threads = fs_err::read_dir(format!("/proc/{id}/task")).ok()?.flatten();
+        let waited = threads.filter_map(|thread| {
+            let name = thread.file_name();
+            let text = read(&format!("task/{}/schedstat", name.to_str()?))?;
+            of_schedstat(&text)?.waited
+        });
+        let waited = waited.reduce(|one, other| one + other);
+        Some(Self { cpu, waited })
+    }
+
     /// What was added since an earlier moment.
     pub(super) fn since(self, earlier: Self) -> Self {
         Self {
@@ -83,6 +100,17 @@ mod tests {
         assert_eq!(Some(since), of_ms(4, Some(5)));
         let unknown = of_ms(9, Some(7)).unwrap().since(of_ms(5, None).unwrap());
         assert_eq!(Some(unknown), of_ms(4, None));
+    }
+
+    #[test]
+    fn a_process_has_the_time_of_all_its_threads() {
+        let id = std::process::id().cast_signed();
+        let of_thread = ThreadTime::now();
+        let of_process = ThreadTime::of_process(id).unwrap();
+        // Its CPU time is counted in ticks of 10 ms.
+        assert!(of_process.cpu + Duration::from_millis(20) >= of_thread.cpu);
+        assert!(of_process.waited >= of_thread.waited, "{of_process:?}");
+        assert_eq!(ThreadTime::of_process(-1), None);
     }
 
     #[test]

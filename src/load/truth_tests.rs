@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::Workload;
-use super::pinning::pin_this_thread;
+use super::crowd::Crowd;
 use super::plan::Target;
 use super::test_load::{closed, ms, open, plan, run, run_one, workload};
 use super::test_server::{Got, Reply, TestServer, answer, ok};
@@ -251,38 +251,6 @@ fn any_number_of_threads_adds_up_to_what_the_server_did() {
             latency.p50.unwrap() < 24.0 && latency.max.unwrap() >= 39.0,
             "{latency:?}"
         );
-    }
-}
-
-/// Threads that use one CPU up for as long as they live.
-struct Crowd {
-    is_over: Arc<AtomicBool>,
-    threads: Vec<std::thread::JoinHandle<()>>,
-}
-
-impl Crowd {
-    fn on(cpu: &CpuSet, n_threads: usize) -> Self {
-        let is_over = Arc::new(AtomicBool::new(false));
-        let busy = || {
-            let (is_over, cpu) = (Arc::clone(&is_over), cpu.clone());
-            std::thread::spawn(move || {
-                pin_this_thread(&cpu).unwrap();
-                while !is_over.load(Ordering::Relaxed) {
-                    std::hint::spin_loop();
-                }
-            })
-        };
-        let threads = (0..n_threads).map(|_| busy()).collect();
-        Self { is_over, threads }
-    }
-}
-
-impl Drop for Crowd {
-    fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::verdict::{
     GENERATOR_CPU_SHARE, GENERATOR_LAG_SHARE, LITTLES_LAW_GAP, Saturation, is_overloaded,
-    longest_silence_s, saturations, spoiled_by_lag_ms,
+    longest_silence_s, saturations, spoiled_by_lag_ms, wait_per_request_ms,
 };
 use super::{Figures, Flag, Pacing, Reason, WindowSummary, WindowVerdict};
 
@@ -81,21 +81,30 @@ fn saturated(summary: &WindowSummary) -> String {
             "{}, and none of them waited for the service",
             achieved(&summary.total, summary.length)
         ),
-        Saturation::Lag => {
-            let against_ms = number(spoiled_by_lag_ms(summary));
-            let against = match summary.total.latency_ms.p99 {
-                Some(_) => format!("a p99 latency of {against_ms} ms"),
-                None => format!("a window of {against_ms} ms without a success"),
-            };
-            format!(
-                "p99 of the generator's own lag {} ms against {against} ({} of it allowed)",
-                number(summary.generator_lag_ms.p99.unwrap_or_default()),
-                percent(GENERATOR_LAG_SHARE)
-            )
-        }
+        Saturation::Lag => format!(
+            "p99 of the generator's own lag {} ms against {} ({} of it allowed)",
+            number(summary.generator_lag_ms.p99.unwrap_or_default()),
+            spoiled(summary),
+            percent(GENERATOR_LAG_SHARE)
+        ),
+        Saturation::Wait => format!(
+            "it waited {} ms for a CPU by request sent, against {} ({} of it allowed)",
+            number(wait_per_request_ms(summary).unwrap_or_default()),
+            spoiled(summary),
+            percent(GENERATOR_LAG_SHARE)
+        ),
     };
     let signs: Vec<String> = saturations(summary).iter().map(sign).collect();
     joined(signs.into_iter().chain(waited(summary)))
+}
+
+/// What a lag of the generator would spoil.
+fn spoiled(summary: &WindowSummary) -> String {
+    let ms = number(spoiled_by_lag_ms(summary));
+    match summary.total.latency_ms.p99 {
+        Some(_) => format!("a p99 latency of {ms} ms"),
+        None => format!("a window of {ms} ms without a success"),
+    }
 }
 
 fn unbalanced(summary: &WindowSummary) -> String {

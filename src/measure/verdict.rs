@@ -272,6 +272,8 @@ pub(super) enum Saturation {
     Rate,
     /// It sent late.
     Lag,
+    /// It waited for a core, and nothing tells how late its sends were.
+    Wait,
 }
 
 /// Every sign of a saturated generator that a window shows.
@@ -288,10 +290,32 @@ pub(super) fn saturations(summary: &WindowSummary) -> Vec<Saturation> {
         (uses_its_cores_up(summary), Saturation::Cpu),
         (misses_rate_by_itself, Saturation::Rate),
         (is_late, Saturation::Lag),
+        (spoils_by_waiting(summary), Saturation::Wait),
     ]
     .into_iter()
     .filter_map(|(is_so, sign)| is_so.then_some(sign))
     .collect()
+}
+
+/// Whether a generator that tells of no lag waited for cores so long that what it did is in
+/// the latencies: a k6, whose clocks run while its threads are kept waiting.
+///
+/// The mean of the waits by request stands in for the p99 of the lag, since a mean is seldom
+/// above a p99: it takes more to find this than it takes to find a lag.
+fn spoils_by_waiting(summary: &WindowSummary) -> bool {
+    let wait_ms = wait_per_request_ms(summary);
+    summary.generator_lag_ms.p99.is_none()
+        && waits_for_cores(summary)
+        && wait_ms.is_some_and(|wait_ms| {
+            wait_ms > GENERATOR_LAG_MS && wait_ms > GENERATOR_LAG_SHARE * spoiled_by_lag_ms(summary)
+        })
+}
+
+/// Time the generator waited for cores, by request sent. **Units**: milliseconds.
+pub(super) fn wait_per_request_ms(summary: &WindowSummary) -> Option<f64> {
+    let requests = summary.total.counts.requests;
+    let waited = summary.generator_wait.filter(|_| requests > 0)?;
+    Some(waited.as_secs_f64() * 1e3 / requests as f64)
 }
 
 /// What the generator's lag would be a part of: the p99 of the successes.

@@ -416,3 +416,34 @@ fn more_than_one_percent_of_failures_is_flagged() {
     assert_eq!(with_errors(150), valid(&[]));
     assert_eq!(with_errors(151), valid(&[Flag::Errors]));
 }
+
+#[test]
+fn a_generator_that_tells_of_no_lag_is_judged_by_what_it_waited() {
+    // 15,000 requests of 5 ms: 1 ms of waiting each is 15 s, and half of the one core.
+    let waited = |ms: u64, p99: f64| {
+        let mut summary = healthy();
+        summary.generator_lag_ms = LatencyFigures::default();
+        summary.generator_wait = Some(Duration::from_millis(ms));
+        summary.total.latency_ms.p99 = Some(p99);
+        summary
+    };
+    let saturated = |summary: &WindowSummary| {
+        judge(summary, OPEN)
+            .reasons
+            .contains(&Reason::GeneratorSaturated)
+    };
+    assert!(!saturated(&waited(15_000, 5.0)), "1 ms is never a fault");
+    assert!(saturated(&waited(15_150, 5.0)));
+    assert!(!saturated(&waited(15_150, 10.2)), "less than a tenth of it");
+    let mut told = waited(15_150, 5.0);
+    told.generator_lag_ms.p99 = Some(0.3);
+    assert!(!saturated(&told), "where the lag is told, the lag counts");
+    let mut few = waited(1_400, 5.0);
+    few.total.counts.requests = 100;
+    assert!(!saturated(&few), "14 ms each, and under 5 % of the time");
+    assert_eq!(
+        judge(&waited(15_150, 5.0), OPEN).evidence(&waited(15_150, 5.0), OPEN)[0].words,
+        "it waited 1.01 ms for a CPU by request sent, against a p99 latency of 5 ms (10 % of it \
+         allowed), load threads waited 50.5 % of the time for a CPU"
+    );
+}

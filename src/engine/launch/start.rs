@@ -65,7 +65,13 @@ pub async fn prepare<E: Engine>(
         containers,
         cloned,
     } = lease
-        .creating(create_all(engine, lease.tag(), launch, path, &images))
+        .creating(Box::pin(create_all(
+            engine,
+            lease.tag(),
+            launch,
+            path,
+            &images,
+        )))
         .await?;
     Ok(Prepared {
         images,

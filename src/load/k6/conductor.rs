@@ -22,6 +22,7 @@ use super::windows::Windows;
 use crate::cpus::CpuSet;
 use crate::load::generator::LoadError;
 use crate::load::plan::LoadSignal;
+use crate::load::thread_time::ThreadTime;
 
 /// What comes from k6, and from whoever directs the load.
 #[derive(Debug)]
@@ -89,8 +90,8 @@ struct Running {
     phase: (usize, Duration),
     /// The wall clock when set-up was over, as it was last reckoned. **Units**: nanoseconds.
     zero_ns: i64,
-    cpu_at_start: Duration,
-    cpu: Duration,
+    time_at_start: ThreadTime,
+    time: ThreadTime,
 }
 
 impl Conductor {
@@ -174,8 +175,8 @@ impl Conductor {
             next_tick: Duration::from_secs(1),
             phase: (0, Duration::ZERO),
             zero_ns: wall_ns(started),
-            cpu_at_start: Duration::ZERO,
-            cpu: Duration::ZERO,
+            time_at_start: ThreadTime::default(),
+            time: ThreadTime::default(),
             started,
         });
     }
@@ -219,8 +220,8 @@ impl Conductor {
             let now = running.started.elapsed();
             if now >= running.next_tick {
                 running.next_tick += Duration::from_secs(1);
-                if let Some(cpu) = self.process.cpu() {
-                    running.cpu = cpu;
+                if let Some(time) = self.process.time() {
+                    running.time = time;
                 }
                 running.windows.settle(told_by_now());
                 let (phase, began) = running.phase;
@@ -249,20 +250,20 @@ impl Conductor {
         let Some(running) = &mut self.running else {
             return;
         };
-        if let Some(cpu) = self.process.cpu() {
-            running.cpu = cpu;
+        if let Some(time) = self.process.time() {
+            running.time = time;
         }
         running.windows.settle(told_by_now());
         let (begins, ends) = running.windows.edges(phase);
         let signal = match edge {
             Edge::Started => {
                 running.phase = (phase, begins.saturating_duration_since(running.started));
-                running.cpu_at_start = running.cpu;
+                running.time_at_start = running.time;
                 LoadSignal::PhaseStarted { phase, at: begins }
             }
             Edge::Ended => {
-                let used = running.cpu.saturating_sub(running.cpu_at_start);
-                running.windows.set_cpu(phase, used);
+                let time = running.time.since(running.time_at_start);
+                running.windows.set_time(phase, time);
                 LoadSignal::PhaseEnded { phase, at: ends }
             }
             Edge::Summed => LoadSignal::PhaseSummed {

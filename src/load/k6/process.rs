@@ -23,6 +23,7 @@ use super::conductor::Heard;
 use super::error::K6Error;
 use super::log::{read_log_line, read_progress_line};
 use super::samples::SampleReader;
+use crate::load::thread_time::ThreadTime;
 
 /// Time to end by itself when it is told to, before it is killed.
 const END_LIMIT: Duration = Duration::from_secs(2);
@@ -154,10 +155,9 @@ impl Process {
         Ok(process)
     }
 
-    /// CPU time it has used so far; `None` once it has ended.
-    pub(super) fn cpu(&self) -> Option<Duration> {
-        let path = format!("/proc/{}/stat", self.group.as_raw_nonzero());
-        cpu_in(&fs_err::read_to_string(path).ok()?)
+    /// CPU time it has used and waited for so far; `None` once it has ended.
+    pub(super) fn time(&self) -> Option<ThreadTime> {
+        ThreadTime::of_process(self.group.as_raw_nonzero().get())
     }
 
     /// It has ended by itself, and all it said was taken.
@@ -270,29 +270,9 @@ fn lines_into(
     })
 }
 
-/// User and system time in `/proc/PID/stat`.
-///
-/// **Source**: the manual page `proc_pid_stat(5)`; the kernel counts in hundredths of a
-/// second for every program (`USER_HZ`).
-fn cpu_in(stat: &str) -> Option<Duration> {
-    // The name stands between brackets and may hold anything.
-    let (_, after) = stat.rsplit_once(')')?;
-    let mut fields = after.split_whitespace().skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    Some(Duration::from_millis(10 * (user + system)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cpu_time_is_read_behind_a_name_with_brackets() {
-        let stat = "7 (a) (b) S 1 7 7 0 -1 4194560 1 2 3 4 150 50 0 0 20 0 9 0 1 2 3";
-        assert_eq!(cpu_in(stat), Some(Duration::from_secs(2)));
-        assert_eq!(cpu_in("7 (a"), None);
-    }
 
     /// Runs a shell script as if it were k6; `$1` is the samples' pipe.
     fn run(text: &str) -> (Process, Receiver<Heard>) {

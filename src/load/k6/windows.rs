@@ -14,8 +14,10 @@ use super::journeys::Ended;
 use super::stretches::Stretch;
 use super::throws::Throws;
 use crate::load::plan::Tick;
+use crate::load::thread_time::ThreadTime;
 use crate::measure::{
-    Counts, Latencies, LatencyFrom, Outcome, Recorder, RetryAfter, Sample, Unpaced, WindowSummary,
+    Counts, Latencies, LatencyFigures, LatencyFrom, Outcome, Recorder, RetryAfter, Sample, Unpaced,
+    WindowSummary,
 };
 
 /// So many of the last failures are kept.
@@ -50,7 +52,7 @@ struct Recorded {
     threw_successes: u64,
     under_way_ns: u128,
     failures: VecDeque<String>,
-    cpu: Duration,
+    time: ThreadTime,
     /// Whether anything came after it was summed.
     has_more: bool,
 }
@@ -68,7 +70,7 @@ impl Windows {
             threw_successes: 0,
             under_way_ns: 0,
             failures: VecDeque::new(),
-            cpu: Duration::ZERO,
+            time: ThreadTime::default(),
             has_more: false,
         });
         Self {
@@ -190,8 +192,8 @@ impl Windows {
     }
 
     /// CPU time k6 used in a stretch.
-    pub(super) fn set_cpu(&mut self, index: usize, cpu: Duration) {
-        self.stretches[index].cpu = cpu;
+    pub(super) fn set_time(&mut self, index: usize, time: ThreadTime) {
+        self.stretches[index].time = time;
     }
 
     /// What ended since the last tick.
@@ -234,11 +236,11 @@ impl Windows {
             beside: Vec::new(),
             arrivals: recorded.arrivals,
             not_attempted: 0,
-            generator_cpu: recorded.cpu,
-            // k6's threads are its own affair; its CPU time is read from outside.
-            generator_wait: None,
+            generator_cpu: recorded.time.cpu,
+            generator_wait: recorded.time.waited,
             threads: n_cpus,
-            generator_lag_ms: by_operation.generator_lag_ms(),
+            // When a request should have left k6 does not tell.
+            generator_lag_ms: LatencyFigures::default(),
             // k6 drops an iteration when all its virtual users wait for answers.
             held_back: recorded.dropped,
             outside: 0,

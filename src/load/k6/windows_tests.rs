@@ -77,7 +77,13 @@ fn figures_add_up_by_outcome_operation_and_second() {
         at_ns: at(4_000),
         n: 2,
     });
-    windows.set_cpu(0, s(3));
+    windows.set_time(
+        0,
+        ThreadTime {
+            cpu: s(3),
+            waited: Some(s(1)),
+        },
+    );
     let summary = windows.sum(0, 2);
     let counts = summary.total.counts;
     assert_eq!((counts.due, counts.requests, counts.unsent), (6, 4, 2));
@@ -88,7 +94,15 @@ fn figures_add_up_by_outcome_operation_and_second() {
     assert!((summary.total.throughput_rps - 0.2).abs() < 1e-9);
     assert_eq!(summary.total.p99_due_ms, Some(f64::INFINITY));
     assert_eq!((summary.held_back, summary.arrivals), (2, 2));
-    assert_eq!((summary.generator_cpu, summary.threads), (s(3), 2));
+    assert_eq!(
+        (
+            summary.generator_cpu,
+            summary.generator_wait,
+            summary.threads
+        ),
+        (s(3), Some(s(1)), 2)
+    );
+    assert_eq!(summary.generator_lag_ms.p99, None, "k6 does not tell");
     assert_eq!(summary.failures, ["GET /: status 500"]);
     let tags: Vec<_> = summary
         .intervals

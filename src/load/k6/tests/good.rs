@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
-use super::run::{assert_same, cut, read, run, server};
+use super::run::{assert_same, cut, read, run, server, try_run_on};
+use crate::cpus::CpuSet;
+use crate::load::crowd::Crowd;
 use crate::load::k6::Cut;
+use crate::measure::{Flag, Pacing, Reason, judge};
 
 #[test]
 fn constant_users_with_groups_and_checks() {
@@ -91,12 +94,14 @@ fn arrivals_at_a_rate() {
         "{}",
         window.arrivals
     );
-    let names: Vec<&str> = window
+    let mut names: Vec<&str> = window
         .operations
         .iter()
         .map(|(name, _)| name.as_str())
         .collect();
-    assert_eq!(names, ["POST /orders", "GET /orders/${}"]);
+    // k6 does not write its samples in the order of their requests.
+    names.sort_unstable();
+    assert_eq!(names, ["GET /orders/${}", "POST /orders"]);
 }
 
 #[test]
@@ -242,4 +247,37 @@ fn the_target_is_named_as_in_the_matrix_or_by_address_where_k6_knows_no_such_nam
         host_of("my_app:8080"),
         server.target.addresses[0].to_string()
     );
+}
+
+#[test]
+fn a_k6_that_waits_for_its_cpu_is_told_from_one_that_has_it() {
+    let server = server();
+    let cpu: CpuSet = "0".parse().unwrap();
+    let window = || {
+        let cuts = [cut(0, None)];
+        let ran = try_run_on(Some(cpu.clone()), "localhost.js", &server.target, &cuts);
+        ran.unwrap().summaries.remove(0)
+    };
+    let is_bound = |window| {
+        let verdict = judge(window, Pacing::Closed);
+        verdict.flags.contains(&Flag::GeneratorBound)
+    };
+    let crowded = {
+        let _crowd = Crowd::on(&cpu, 6);
+        window()
+    };
+    let waited = crowded.generator_wait.expect("this kernel tells");
+    assert!(waited > crowded.length / 20, "{waited:?}");
+    assert!(is_bound(&crowded), "{waited:?}");
+    // The latencies hold the waits, so they are no measurement either.
+    let verdict = judge(&crowded, Pacing::Open);
+    assert_eq!(
+        verdict.reasons,
+        [Reason::GeneratorSaturated],
+        "{waited:?}, {:?}",
+        crowded.total.latency_ms
+    );
+    let alone = window();
+    let less = alone.generator_wait.expect("this kernel tells");
+    assert!(less < waited / 2, "{less:?} alone, {waited:?} in a crowd");
 }

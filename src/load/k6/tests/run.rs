@@ -9,6 +9,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use serde_json::Value;
 
+use crate::cpus::CpuSet;
 use crate::load::k6::{Binary, Cut, K6Error, Script, ScriptPlan, ScriptReport, stretches};
 use crate::load::test_server::{Got, Reply, TestServer};
 use crate::load::{LoadError, LoadSignal, RunningLoad, Target};
@@ -157,10 +158,23 @@ pub(super) fn run(name: &str, target: &Target, cuts: &[Cut]) -> Ran {
 }
 
 pub(super) fn try_run(name: &str, target: &Target, cuts: &[Cut]) -> Result<Ran, LoadError> {
+    try_run_on(None, name, target, cuts)
+}
+
+/// The same, where k6 may use these CPUs only.
+pub(super) fn try_run_on(
+    cpus: Option<CpuSet>,
+    name: &str,
+    target: &Target,
+    cuts: &[Cut],
+) -> Result<Ran, LoadError> {
     let folder = tempfile::tempdir().unwrap();
     let mut script = read(name, &[]).unwrap_or_else(|error| panic!("{name}: {error}"));
     script.binary = with_own_output(&script.binary, folder.path());
-    let plan = plan(script, target, cuts);
+    let plan = ScriptPlan {
+        cpus,
+        ..plan(script, target, cuts)
+    };
     let mut summaries: HashMap<usize, WindowSummary> = HashMap::new();
     let (mut edges, mut report) = (Vec::new(), None);
     let runtime = tokio::runtime::Builder::new_current_thread()
