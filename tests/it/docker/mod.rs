@@ -12,6 +12,8 @@ mod isolation;
 mod journeys;
 #[cfg(feature = "k6-tests")]
 mod k6;
+#[cfg(feature = "k6-tests")]
+mod k6_scripts;
 mod launches;
 mod proofs;
 mod replicas;
