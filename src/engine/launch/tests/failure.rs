@@ -47,10 +47,11 @@ async fn a_failed_creation_waits_for_those_under_way_beside_it() {
         let (outcome, lease) = launch_with(&engine, &stack()).await;
         assert_eq!(outcome.unwrap_err().reason(), "create_failed");
         assert!(begun.elapsed() >= Duration::from_secs(3), "{is_slow}");
-        // Nothing is under way any more, so the first empty answer is the last.
+        // Nothing is under way any more; that is seen twice, for nobody tells a creation that
+        // failed from one that was given up on.
         let releasing = Instant::now();
         assert!(lease.release().await.is_complete());
-        assert!(releasing.elapsed() < Duration::from_millis(400));
+        assert!(releasing.elapsed() < Duration::from_secs(1));
         assert_eq!(engine.existing(), Vec::<String>::new());
     }
 }
