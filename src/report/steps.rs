@@ -26,7 +26,7 @@ fn table(ladder: &Ladder) -> String {
         (if is_open { "requests/s" } else { "users" }, Align::Right),
         ("successes/s", Align::Right),
         ("change", Align::Right),
-        ("p99 ms", Align::Right),
+        ("p99 due ms", Align::Right),
         ("change", Align::Right),
         ("failed", Align::Right),
         ("subject cores", Align::Right),
@@ -49,8 +49,8 @@ fn table(ladder: &Ladder) -> String {
                 before.and_then(|step| step.throughput_rps),
                 step.throughput_rps,
             ),
-            figure(step.p99_ms, latency_ms),
-            change(before.and_then(|step| step.p99_ms), step.p99_ms),
+            figure(step.p99_due_ms, latency_ms),
+            change(before.and_then(|step| step.p99_due_ms), step.p99_due_ms),
             figure(step.failed_share, |share| format!("{:.1} %", share * 100.0)),
             figure(step.subject_cpu_cores, rate),
             step.n.to_string(),
@@ -86,13 +86,13 @@ mod tests {
 
     #[test]
     fn changes_are_from_the_step_before_and_missing_figures_are_said() {
-        let step = |step: u32, throughput_rps: Option<f64>, p99_ms| LadderStep {
+        let step = |step: u32, throughput_rps: Option<f64>, p99_due_ms| LadderStep {
             step,
             users: Some(50 * step),
             planned_rate_rps: None,
             n: usize::from(throughput_rps.is_some()),
             throughput_rps,
-            p99_ms,
+            p99_due_ms,
             failed_share: throughput_rps.map(|_| 0.004),
             subject_cpu_cores: None,
             flags: Vec::new(),
@@ -115,11 +115,11 @@ mod tests {
         };
         insta::assert_snapshot!(ladder_tables(&[ladder]), @"
         cpus-1: steps of 'ladder', means over launches, changes from the step before
-          step  users  successes/s  change  p99 ms  change  failed  subject cores  launches  notes
-          ────  ─────  ───────────  ──────  ──────  ──────  ──────  ─────────────  ────────  ──────────────
-             1     50          400            12.0           0.4 %              –         1
-             2    100          700   +75 %     inf           0.4 %              –         1  overloaded
-             3    150            –               –               –              –         0  failed: exited
+          step  users  successes/s  change  p99 due ms  change  failed  subject cores  launches  notes
+          ────  ─────  ───────────  ──────  ──────────  ──────  ──────  ─────────────  ────────  ──────────────
+             1     50          400                12.0           0.4 %              –         1
+             2    100          700   +75 %         inf           0.4 %              –         1  overloaded
+             3    150            –                   –               –              –         0  failed: exited
         ");
     }
 }

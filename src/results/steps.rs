@@ -28,9 +28,9 @@ pub struct LadderStep {
     pub n: usize,
     /// Successes a second.
     pub throughput_rps: Option<f64>,
-    /// 99th percentile of everything due, where rows have it, else of successes; infinite where
+    /// 99th percentile of everything due, in the mean; infinite where
     /// it is in one launch. **Units**: milliseconds.
-    pub p99_ms: Option<f64>,
+    pub p99_due_ms: Option<f64>,
     /// Share of what was due that failed, was given up or never left; refused is none of them.
     pub failed_share: Option<f64>,
     /// CPU of the subject. **Units**: cores.
@@ -84,7 +84,7 @@ fn of_rows(step: u32, rows: &[&TrialRow]) -> LadderStep {
         planned_rate_rps: rows.iter().find_map(|row| row.planned_rate_rps),
         n: counted.len(),
         throughput_rps: mean(|row| row.throughput_rps),
-        p99_ms: mean(|row| row.p99_due_ms.or(row.p99_ms)),
+        p99_due_ms: mean(|row| row.p99_due_ms),
         failed_share: mean(failed_share),
         subject_cpu_cores: mean(|row| row.subject_cpu_cores),
         flags,
@@ -159,10 +159,10 @@ mod tests {
         };
         assert_eq!((first.step, first.users, first.n), (1, Some(50), 2));
         assert_eq!(first.throughput_rps, Some(100.0));
-        assert_eq!(first.p99_ms, Some(15.0));
+        assert_eq!(first.p99_due_ms, Some(15.0));
         assert_eq!(first.failed_share, Some(0.015));
         assert_eq!(second.n, 1);
-        assert_eq!(second.p99_ms, Some(f64::INFINITY));
+        assert_eq!(second.p99_due_ms, Some(f64::INFINITY));
         assert_eq!(second.lost, ["failed: exited"]);
     }
 }
