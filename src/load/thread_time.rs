@@ -42,6 +42,14 @@ impl ThreadTime {
         Some(Self { cpu, waited })
     }
 
+    /// Whichever of both is more: of a process that ends, its threads go first.
+    pub(super) fn max(self, other: Self) -> Self {
+        Self {
+            cpu: self.cpu.max(other.cpu),
+            waited: self.waited.max(other.waited),
+        }
+    }
+
     /// What was added since an earlier moment.
     pub(super) fn since(self, earlier: Self) -> Self {
         Self {
@@ -100,6 +108,8 @@ mod tests {
         assert_eq!(Some(since), of_ms(4, Some(5)));
         let unknown = of_ms(9, Some(7)).unwrap().since(of_ms(5, None).unwrap());
         assert_eq!(Some(unknown), of_ms(4, None));
+        let (first, last) = (of_ms(5, Some(7)).unwrap(), of_ms(6, Some(1)).unwrap());
+        assert_eq!(Some(first.max(last)), of_ms(6, Some(7)));
     }
 
     #[test]

@@ -221,7 +221,7 @@ impl Conductor {
             if now >= running.next_tick {
                 running.next_tick += Duration::from_secs(1);
                 if let Some(time) = self.process.time() {
-                    running.time = time;
+                    running.time = running.time.max(time);
                 }
                 running.windows.settle(told_by_now());
                 let (phase, began) = running.phase;
@@ -251,7 +251,7 @@ impl Conductor {
             return;
         };
         if let Some(time) = self.process.time() {
-            running.time = time;
+            running.time = running.time.max(time);
         }
         running.windows.settle(told_by_now());
         let (begins, ends) = running.windows.edges(phase);
