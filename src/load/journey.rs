@@ -56,6 +56,8 @@ struct Ended {
     /// After which time the step is tried again, where it is.
     again_after: Option<Duration>,
     retry_after: Option<Duration>,
+    /// Of its body, as it came; 0 where no whole answer did.
+    body_bytes: u64,
 }
 
 /// Whose a journey is and when its requests are due.
@@ -187,6 +189,9 @@ async fn one(
     course.has_success |= ended.outcome == Outcome::Success;
     course.has_unsendable |= ended.outcome == Outcome::Error(ErrorClass::Template);
     if is_counted {
+        if course.sitter.is_main() {
+            thread.totals.borrow_mut().body_bytes += ended.body_bytes;
+        }
         record(thread, operation, &ended, left_at, course.due);
     }
     Some((ended, is_counted))
@@ -310,6 +315,7 @@ async fn request(
                             at,
                             again_after: None,
                             retry_after: None,
+                            body_bytes: 0,
                         };
                     }
                     Err(ClientError::new(
@@ -321,10 +327,11 @@ async fn request(
         }
     };
     let at = Instant::now();
-    let mut again_after = None;
+    let (mut again_after, mut body_bytes) = (None, 0);
     let judged = match (exchanged, &connection) {
         (Ok(()), Some(connection)) => {
             let answer = connection.answer();
+            body_bytes = answer.body_bytes();
             let mut found = Vec::new();
             let (judged, again) = thread.numbers.lend(captures, whom, |dynamic| {
                 operation.judge_attempt(prepared, attempt, answer, dynamic, &mut found)
@@ -348,6 +355,7 @@ async fn request(
         at,
         again_after,
         retry_after: judged.retry_after,
+        body_bytes,
     }
 }
 

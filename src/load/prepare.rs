@@ -197,7 +197,7 @@ pub(super) fn prepare(
 
 /// A number or truth value where the text is exactly how one is written, so that
 /// `007` and environment variables stay texts.
-fn typed(name: &str, text: &str) -> Value {
+pub(super) fn typed(name: &str, text: &str) -> Value {
     let scalar = Scalar::from_text(text);
     if name.starts_with("env.") || scalar.to_string() != text {
         return Value::String(text.to_owned());

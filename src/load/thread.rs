@@ -121,6 +121,8 @@ pub(super) struct Totals {
     pub(super) arrivals: u64,
     pub(super) not_attempted: u64,
     pub(super) held_back: u64,
+    /// Of the bodies that came back.
+    pub(super) body_bytes: u64,
     /// Requests sent since the phase began that do not belong to it.
     pub(super) outside: u64,
     /// Time that journeys spent in requests, thinking and pausing.
