@@ -198,6 +198,7 @@ async fn one(
 }
 
 /// Whether the phase under way still has a place for this user or journey.
+#[inline]
 pub(super) fn is_wanted(thread: &Thread, sitter: Sitter) -> bool {
     let phase = thread.phase();
     let Some(phase) = phase.as_ref() else {
@@ -225,6 +226,7 @@ async fn hold_back(thread: &Thread, seat: &Seat, ended: &Ended, is_open: bool) {
     }
 }
 
+#[inline]
 fn record(thread: &Thread, operation: &Ready, ended: &Ended, left_at: Instant, due: Option<Due>) {
     let phase = thread.phase();
     let Some(phase) = phase.as_ref() else {
