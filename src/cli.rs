@@ -299,13 +299,13 @@ pub struct LoadArgs {
     #[arg(long, value_name = "DURATION", requires = "thresholds", value_parser = parse_cli_duration)]
     pub abort_after: Option<Duration>,
     /// Length of the measured window
-    #[arg(short = 'z', long, default_value = "10s", value_parser = parse_cli_duration)]
+    #[arg(short = 'z', long, default_value = "10s", value_parser = parse_some_time)]
     pub duration: Duration,
     /// Unmeasured load before the window
     #[arg(long, default_value = "0s", value_parser = parse_cli_duration)]
     pub warm_up: Duration,
     /// Longest wait for one answer
-    #[arg(short = 't', long, default_value = "30s", value_parser = parse_cli_duration)]
+    #[arg(short = 't', long, default_value = "30s", value_parser = parse_some_time)]
     pub timeout: Duration,
     /// Load threads (default: the host's cores, at most 2)
     #[arg(long)]
@@ -508,6 +508,13 @@ fn parse_cli_duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).map_err(|error| error.to_string())
 }
 
+fn parse_some_time(text: &str) -> Result<Duration, String> {
+    match parse_cli_duration(text)? {
+        Duration::ZERO => Err("it must be longer than nothing".to_owned()),
+        length => Ok(length),
+    }
+}
+
 /// Interval logs have one entry a second: nothing finer can be cut out of them.
 fn parse_whole_seconds(text: &str) -> Result<u32, String> {
     let length = parse_cli_duration(text)?;
@@ -538,6 +545,16 @@ mod tests {
         );
         assert!(parse("10").unwrap_err().contains("not a duration"));
         assert!(parse("876000h").is_ok() && parse("99h99").is_err());
+    }
+
+    #[test]
+    fn a_load_of_no_time_is_refused_by_the_option_that_asks_for_it() {
+        for (option, long) in [("-z", "--duration"), ("-t", "--timeout")] {
+            let words = ["nightsweep", "load", "http://a/", option, "0ms"];
+            let error = Cli::try_parse_from(words).unwrap_err().to_string();
+            assert!(error.contains(long), "{error}");
+            assert!(error.contains("longer than nothing"), "{error}");
+        }
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub(super) async fn load(
     if arguments.once {
         return send_once(arguments, &target, &workload, &variables, &secrets, printer).await;
     }
-    check_operations(&arguments.thresholds, &workload)?;
+    check_operations(&arguments.thresholds, &workload, &variables)?;
     let planned = planned(arguments)?;
     let requests_per_journey = workload.requests_once();
     let plan = LoadPlan {
@@ -243,14 +243,14 @@ fn note(signal: LoadSignal, planned: &[Planned], report: &mut LoadReport) {
 }
 
 /// A threshold of an operation that is never sent would always hold.
-fn check_operations(thresholds: &[Threshold], workload: &Workload) -> Result<(), AppError> {
-    let names = workload.operation_names();
-    let unknown = thresholds.iter().find_map(|threshold| {
-        let operation = threshold.operation.as_ref()?;
-        // Names may hold values that are put in later.
-        let may_become = names.iter().any(|name| name.contains("${"));
-        (!may_become && !names.contains(operation)).then_some(operation)
-    });
+fn check_operations(
+    thresholds: &[Threshold],
+    workload: &Workload,
+    variables: &IndexMap<String, String>,
+) -> Result<(), AppError> {
+    let names = workload.operation_names_with(variables);
+    let mut operations = (thresholds.iter()).filter_map(|rule| rule.operation.as_ref());
+    let unknown = operations.find(|operation| !names.contains(operation));
     match unknown {
         Some(operation) => Err(AppError::input(anyhow::anyhow!(
             "--threshold names the operation `{operation}`, which the workload does not have"

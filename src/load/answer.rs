@@ -53,6 +53,7 @@ pub(super) struct Answer {
 
 impl Answer {
     /// Forgets what it was.
+    #[inline]
     pub(super) fn clear(&mut self) {
         for buffer in [&mut self.head, &mut self.body] {
             buffer.clear();
@@ -77,6 +78,7 @@ impl Answer {
     /// Takes the next bytes of the body.
     ///
     /// **Errors**: more than can be kept.
+    #[inline]
     pub(super) fn store(&mut self, bytes: &[u8], keep: Keep) -> Result<(), ClientError> {
         self.body_bytes += bytes.len() as u64;
         let body = &mut self.body;
@@ -189,6 +191,7 @@ impl AnswerReader {
     /// Forgets the answer before and waits for one.
     ///
     /// `answers_head`: the request's method is HEAD, so no body follows.
+    #[inline]
     pub(super) fn begin(&mut self, keep: Keep, answers_head: bool) {
         self.answer.clear();
         self.state = State::Head;
@@ -233,6 +236,7 @@ impl AnswerReader {
     ///
     /// Bytes behind the answer's end are dropped, and the connection with them.
     /// **Errors**: what is no HTTP, a body that is longer than can be kept.
+    #[inline]
     pub(super) fn feed(&mut self, mut bytes: &[u8]) -> Result<(), ClientError> {
         while !bytes.is_empty() {
             let n_taken = match self.state {
@@ -283,6 +287,7 @@ impl AnswerReader {
     }
 
     /// Reads the head, when it is whole; how many of the bytes it took.
+    #[inline]
     fn take_head(&mut self, bytes: &[u8]) -> Result<usize, ClientError> {
         let n_before = self.answer.head.len();
         // Nearly all heads come in one piece, which is then parsed where it is.
@@ -331,6 +336,7 @@ impl AnswerReader {
         Ok(head.length - n_before)
     }
 
+    #[inline]
     fn take_data(
         &mut self,
         bytes: &[u8],

@@ -30,6 +30,7 @@ pub(super) enum Stay {
 /// What a phase thinks of a user.
 ///
 /// `now` is asked on a ramp alone: this is looked at before every request.
+#[inline]
 pub(super) fn stay_of(clock: &PhaseClock, user: u32, now: impl FnOnce() -> Instant) -> Stay {
     let LoadModel::Closed { users } = clock.model else {
         return Stay::Over;
@@ -122,6 +123,7 @@ async fn run_user(thread: Rc<Thread>, user: u32, start: Instant) {
 }
 
 /// The user's next journey, with its rows of data files.
+#[inline]
 fn next_journey(thread: &Thread, seat: &mut Seat, phase: usize, n_journeys: u64) -> usize {
     let plan = &thread.plan;
     let mix = &plan.phases[phase].mix;

@@ -461,6 +461,7 @@ fn summarise(collected: Collected, length: Duration, plan: &ThreadPlan) -> Windo
             .collect(),
         arrivals: sum(|totals| totals.arrivals),
         not_attempted: sum(|totals| totals.not_attempted),
+        body_bytes: Some(sum(|totals| totals.body_bytes)),
         generator_cpu: time(|totals| totals.cpu),
         generator_wait: totals.iter().map(|totals| totals.waited).sum(),
         threads: totals.len().min(most_threads as usize),

@@ -67,6 +67,7 @@ pub(super) enum Exchanging<'l> {
 impl Future for Exchanging<'_> {
     type Output = Result<(), ClientError>;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut *self {
             Self::Sent(connection) => {
@@ -91,6 +92,7 @@ impl Future for Exchanging<'_> {
 /// **Cancel**: dropping it leaves the connection unusable; drop that too.
 /// **Errors**: those of [`send`], and a redirect that cannot be followed; the connection
 /// then has the answer that asked for it.
+#[inline]
 pub(super) fn exchange<'l>(
     line: Line<'l>,
     outgoing: &'l Outgoing<'_>,

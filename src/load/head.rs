@@ -33,6 +33,7 @@ struct Known {
 }
 
 /// Reads a head as [`parse`] does, at once where its bytes are those of the last one.
+#[inline]
 pub(super) fn parse_again(text: &[u8], answers_head: bool) -> Result<Option<Head>, ClientError> {
     KNOWN.with_borrow_mut(|known| {
         if let Some(known) = known

@@ -56,6 +56,8 @@ struct Ended {
     /// After which time the step is tried again, where it is.
     again_after: Option<Duration>,
     retry_after: Option<Duration>,
+    /// Of its body, as it came; 0 where no whole answer did.
+    body_bytes: u64,
 }
 
 /// Whose a journey is and when its requests are due.
@@ -187,12 +189,16 @@ async fn one(
     course.has_success |= ended.outcome == Outcome::Success;
     course.has_unsendable |= ended.outcome == Outcome::Error(ErrorClass::Template);
     if is_counted {
+        if course.sitter.is_main() {
+            thread.totals.borrow_mut().body_bytes += ended.body_bytes;
+        }
         record(thread, operation, &ended, left_at, course.due);
     }
     Some((ended, is_counted))
 }
 
 /// Whether the phase under way still has a place for this user or journey.
+#[inline]
 pub(super) fn is_wanted(thread: &Thread, sitter: Sitter) -> bool {
     let phase = thread.phase();
     let Some(phase) = phase.as_ref() else {
@@ -220,6 +226,7 @@ async fn hold_back(thread: &Thread, seat: &Seat, ended: &Ended, is_open: bool) {
     }
 }
 
+#[inline]
 fn record(thread: &Thread, operation: &Ready, ended: &Ended, left_at: Instant, due: Option<Due>) {
     let phase = thread.phase();
     let Some(phase) = phase.as_ref() else {
@@ -310,6 +317,7 @@ async fn request(
                             at,
                             again_after: None,
                             retry_after: None,
+                            body_bytes: 0,
                         };
                     }
                     Err(ClientError::new(
@@ -321,10 +329,11 @@ async fn request(
         }
     };
     let at = Instant::now();
-    let mut again_after = None;
+    let (mut again_after, mut body_bytes) = (None, 0);
     let judged = match (exchanged, &connection) {
         (Ok(()), Some(connection)) => {
             let answer = connection.answer();
+            body_bytes = answer.body_bytes();
             let mut found = Vec::new();
             let (judged, again) = thread.numbers.lend(captures, whom, |dynamic| {
                 operation.judge_attempt(prepared, attempt, answer, dynamic, &mut found)
@@ -348,6 +357,7 @@ async fn request(
         at,
         again_after,
         retry_after: judged.retry_after,
+        body_bytes,
     }
 }
 

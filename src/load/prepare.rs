@@ -197,7 +197,7 @@ pub(super) fn prepare(
 
 /// A number or truth value where the text is exactly how one is written, so that
 /// `007` and environment variables stay texts.
-fn typed(name: &str, text: &str) -> Value {
+pub(super) fn typed(name: &str, text: &str) -> Value {
     let scalar = Scalar::from_text(text);
     if name.starts_with("env.") || scalar.to_string() != text {
         return Value::String(text.to_owned());
@@ -323,6 +323,7 @@ impl Ready {
     }
 
     /// How much of the answer's body this operation looks at.
+    #[inline]
     pub(super) fn keep(&self) -> Keep {
         if !self.paths.is_empty() || !self.expect.texts.is_empty() || self.repeat.is_some() {
             Keep::All
@@ -332,6 +333,7 @@ impl Ready {
     }
 
     /// Judges the answer to an attempt, and after which time the step is tried again.
+    #[inline]
     pub(super) fn judge_attempt(
         &self,
         prepared: &Prepared,
@@ -353,6 +355,7 @@ impl Ready {
     }
 
     /// Judges a whole answer and notes what it captures into `captured`.
+    #[inline]
     pub(super) fn judge(
         &self,
         prepared: &Prepared,
@@ -398,6 +401,7 @@ impl Ready {
         }
     }
 
+    #[inline]
     fn check_body(
         &self,
         prepared: &Prepared,

@@ -132,6 +132,7 @@ impl RequestTemplate {
     /// The next request; the error says what could not be filled.
     ///
     /// `names`: those of the captures, for the error.
+    #[inline]
     pub(super) fn build<'a>(
         &'a self,
         names: &[String],

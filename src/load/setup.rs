@@ -67,10 +67,12 @@ pub(super) enum Renew {
 }
 
 /// Whether the seat's user must set something up before its next journey.
+#[inline]
 pub(super) fn is_needed(prepared: &Prepared, seat: &Seat, renew: Renew) -> bool {
-    if prepared.setups.is_empty() {
-        return false;
-    }
+    !prepared.setups.is_empty() && has_due(prepared, seat, renew)
+}
+
+fn has_due(prepared: &Prepared, seat: &Seat, renew: Renew) -> bool {
     let standing = &seat.standing;
     if standing.user != Some(seat.user) {
         return true;
@@ -93,6 +95,7 @@ fn is_due(setup: &ReadySetup, done: Option<Instant>, renew: Renew) -> bool {
 }
 
 /// What a journey on the seat begins with.
+#[inline]
 pub(super) fn captures_of(prepared: &Prepared, seat: &Seat) -> Vec<Option<Value>> {
     if prepared.setups.is_empty() {
         vec![None; prepared.captures.len()]

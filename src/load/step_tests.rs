@@ -515,6 +515,31 @@ fn a_busy_service_that_says_when_to_come_again_is_heard() {
 }
 
 #[test]
+fn bytes_of_bodies_are_counted_as_they_came() {
+    let chunked = "transfer-encoding: chunked\r\n\r\n4\r\nfour\r\n3;x=y\r\nsix\r\n0\r\n\r\n";
+    let server = TestServer::start(move |got| match got.index % 3 {
+        0 => Reply::Answer(200, "abc".into()),
+        1 => Reply::Raw(format!("HTTP/1.1 200 OK\r\n{chunked}")),
+        _ => Reply::Answer(404, "no".into()),
+    });
+    let step = "on_failure = \"continue\"\n[[step]]\npath = \"/\"\nthink = \"5ms\"";
+    let summary = run_one(plan(&server.target, workload(step), &[(closed(1), 400)]));
+    let counts = summary.total.counts;
+    // One connection: three and seven bytes take turns; whichever began the window is one more.
+    let errors = counts.errors.status;
+    let found = summary.body_bytes.unwrap() - 2 * errors;
+    assert!(errors > 5, "{counts:?}");
+    assert!(
+        found.abs_diff(5 * counts.successes) <= 2,
+        "{found} of {counts:?}"
+    );
+    let server = TestServer::start(|_| Reply::AnswerThenClose(204, String::new()));
+    let step = "[[step]]\npath = \"/\"\nthink = \"5ms\"";
+    let nothing = run_one(plan(&server.target, workload(step), &[(closed(1), 50)]));
+    assert_eq!(nothing.body_bytes, Some(0));
+}
+
+#[test]
 fn the_example_of_the_readme_is_a_workload() {
     let readme = include_str!("../../README.md");
     let start = readme.find("bearer    = ").unwrap();

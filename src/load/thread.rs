@@ -60,11 +60,13 @@ pub(super) struct PhaseClock {
 
 impl PhaseClock {
     /// Whether a moment is inside: the left edge is, the right edge is not.
+    #[inline]
     pub(super) fn holds(&self, moment: Instant) -> bool {
         self.start <= moment && moment < self.end
     }
 
     /// The part of a stretch of time that is inside.
+    #[inline]
     fn overlap(&self, from: Instant, to: Instant) -> Duration {
         to.min(self.end)
             .saturating_duration_since(from.max(self.start))
@@ -121,6 +123,8 @@ pub(super) struct Totals {
     pub(super) arrivals: u64,
     pub(super) not_attempted: u64,
     pub(super) held_back: u64,
+    /// Of the bodies that came back.
+    pub(super) body_bytes: u64,
     /// Requests sent since the phase began that do not belong to it.
     pub(super) outside: u64,
     /// Time that journeys spent in requests, thinking and pausing.
@@ -243,11 +247,13 @@ impl Thread {
     }
 
     /// The phase under way.
+    #[inline]
     pub(super) fn phase(&self) -> Ref<'_, Option<PhaseClock>> {
         self.phase.borrow()
     }
 
     /// Whether the moment is inside the phase under way.
+    #[inline]
     pub(super) fn is_in_phase(&self, moment: Instant) -> bool {
         self.phase().is_some_and(|phase| phase.holds(moment))
     }
@@ -296,6 +302,7 @@ impl Thread {
     /// A request leaves: from now on it is watched.
     ///
     /// `timeout`: that of the step, where it has one.
+    #[inline]
     pub(super) fn request_starts(
         &self,
         slot: &Slot,
@@ -315,6 +322,7 @@ impl Thread {
     }
 
     /// The request ended.
+    #[inline]
     pub(super) fn request_ends(&self, slot: &Slot, ended: Instant) {
         self.is_out_no_more(slot);
         slot.is_counted.set(false);
@@ -329,6 +337,7 @@ impl Thread {
     }
 
     /// The slot's request, if it has one, is no longer watched.
+    #[inline]
     fn is_out_no_more(&self, slot: &Slot) {
         if slot.deadline.take().is_some() {
             self.n_in_flight.set(self.n_in_flight.get() - 1);
@@ -343,6 +352,7 @@ impl Thread {
         self.span_ends(slot, Instant::now());
     }
 
+    #[inline]
     fn span_ends(&self, slot: &Slot, ended: Instant) {
         if let Some(from) = slot.busy_since.take() {
             self.add_span(slot, from, ended);
@@ -352,6 +362,7 @@ impl Thread {
 
     /// Counts the moment between one stretch and the next as the journey's own,
     /// up to what judging an answer and building a request may take.
+    #[inline]
     pub(super) fn handled(&self, slot: &Slot, now: Instant) {
         if let Some(from) = slot.idle_since.take() {
             self.add_span(slot, from, now.min(from + MOST_HANDLING));
@@ -359,6 +370,7 @@ impl Thread {
     }
 
     /// Counts a stretch of a journey's time, as far as it is the phase's own.
+    #[inline]
     fn add_span(&self, slot: &Slot, from: Instant, to: Instant) {
         let phase = self.phase();
         let Some(phase) = phase.as_ref() else {
@@ -383,6 +395,7 @@ impl Thread {
     }
 
     /// Notes a request that belongs to the phase under way.
+    #[inline]
     pub(super) fn record(&self, sample: Sample) {
         let mut batch = self.batch.borrow_mut();
         batch.samples.push(sample);
@@ -398,6 +411,7 @@ impl Thread {
     }
 
     /// Notes a journey, if it ended in the phase under way.
+    #[inline]
     pub(super) fn record_journey(
         &self,
         journey: usize,

@@ -24,9 +24,11 @@ use std::time::Duration;
 
 use http::Method;
 use http::header::HeaderName;
+use indexmap::IndexMap;
 
 use super::data::{DataSet, Pick};
 use super::expect::Expect;
+use super::prepare::typed;
 use super::template::{JsonTemplate, Pieces};
 use super::workload_file;
 use crate::problem::{Location, Problem, Problems};
@@ -338,9 +340,22 @@ impl Workload {
     ///
     /// A part that only the cell decides is shown as `${name}`.
     pub fn operation_names(&self) -> Vec<String> {
+        self.names(|name| name.describe(&self.captures))
+    }
+
+    /// The same with the values that a load has; what it has none for stays open.
+    pub fn operation_names_with(&self, variables: &IndexMap<String, String>) -> Vec<String> {
+        let value_of = |name: &str| variables.get(name).map(|text| typed(name, text));
+        self.names(|name| {
+            let fixed = name.fix(&value_of);
+            fixed.as_ref().unwrap_or(name).describe(&self.captures)
+        })
+    }
+
+    fn names(&self, name_of: impl Fn(&Pieces) -> String) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for operation in &self.operations {
-            let name = operation.name.describe(&self.captures);
+            let name = name_of(&operation.name);
             if !names.contains(&name) {
                 names.push(name);
             }

@@ -34,6 +34,9 @@ pub struct WindowSummary {
     pub arrivals: u64,
     /// Steps that a failed journey never came to.
     pub not_attempted: u64,
+    /// Bytes of the bodies that came back, compressed where they were; `None` where whoever sends
+    /// does not tell.
+    pub body_bytes: Option<u64>,
     /// How long the service asked to be left alone.
     pub retry_after: RetryAfter,
     /// CPU time the generator's load threads used in the phase.
@@ -78,6 +81,7 @@ impl WindowSummary {
             beside: Vec::new(),
             arrivals: 0,
             not_attempted: 0,
+            body_bytes: None,
             generator_cpu: Duration::ZERO,
             generator_wait: None,
             threads: 1,

@@ -124,6 +124,16 @@ fn thresholds_that_cannot_be_meant_are_refused_before_anything_is_sent() {
     assert!(refused("p59 < 5 ms").contains("did you mean p50?"));
     let unknown = refused("GET /y: p95 < 5 ms");
     assert!(unknown.contains("its operations are GET /x"), "{unknown}");
+    // A name that holds a value is known once the value is.
+    let file = sandbox.write(
+        "w.toml",
+        "[[step]]\nname = \"read ${kind}\"\npath = \"/${kind}\"\n",
+    );
+    let target = ["--target", "http://127.0.0.1:9", "--set", "kind=cat"];
+    let rule = ["--threshold", "read dog: p95 < 5 ms"];
+    let words = [&["load", file.to_str().unwrap()], &target[..], &rule[..]].concat();
+    let unknown = sandbox.run(&words).exits(2).stderr;
+    assert!(unknown.contains("its operations are read cat"), "{unknown}");
 }
 
 #[test]

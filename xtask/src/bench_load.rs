@@ -10,6 +10,7 @@
 
 mod host;
 mod memory;
+mod network;
 mod numbers;
 mod peer;
 mod pinned;
@@ -23,6 +24,7 @@ use fs_err as fs;
 
 use self::host::HostCpu;
 use self::memory::Memory;
+use self::network::Network;
 pub(crate) use self::numbers::median;
 use self::peer::{Case, Peer, Places, Said};
 use self::pinned::Watch;
@@ -43,6 +45,7 @@ struct Options {
     /// `get`, `post`, `crud`, `tls` or `memory`; all without it.
     only: Option<String>,
     binary: Option<PathBuf>,
+    network: Network,
 }
 
 impl Options {
@@ -52,10 +55,11 @@ impl Options {
             seconds: LEAST_SECONDS,
             only: None,
             binary: std::env::var_os("NIGHTSWEEP_PROVE_BINARY").map(Into::into),
+            network: Network::Own,
         };
         let usage = |what: String| {
             StepError::new(what).hint(
-                "usage: cargo xtask bench-load [--rounds N] [--seconds N] [--only get|post|crud|tls|memory] [--binary PATH]",
+                "usage: cargo xtask bench-load [--rounds N] [--seconds N] [--only get|post|crud|tls|memory] [--network own|host] [--binary PATH]",
             )
         };
         let mut words = words.iter();
@@ -72,6 +76,10 @@ impl Options {
                 "--seconds" => options.seconds = count()?,
                 "--only" if is_part(value) => options.only = Some((*value).to_owned()),
                 "--only" => return Err(usage(format!("no part is called `{value}`"))),
+                "--network" => {
+                    let unknown = || usage(format!("no network is called `{value}`"));
+                    options.network = Network::parsed(value).ok_or_else(unknown)?;
+                }
                 "--binary" => options.binary = Some(value.into()),
                 _ => return Err(usage(format!("`{word}` is no option"))),
             }
@@ -85,7 +93,10 @@ impl Options {
 
     /// Whether the figures may be quoted.
     fn is_whole(&self) -> bool {
-        self.only.is_none() && self.rounds >= LEAST_ROUNDS && self.seconds >= LEAST_SECONDS
+        self.network == Network::Own
+            && self.only.is_none()
+            && self.rounds >= LEAST_ROUNDS
+            && self.seconds >= LEAST_SECONDS
     }
 }
 
@@ -140,7 +151,7 @@ struct Results {
 
 /// Measures, prints, writes; an error where a bound is missed.
 pub(crate) fn bench_load(steps: &mut Steps, words: &[&str]) -> Result<(), StepError> {
-    let options = Options::parsed(words)?;
+    let mut options = Options::parsed(words)?;
     for (name, package) in [("nginx", "nginx-light"), ("taskset", "util-linux")] {
         let mut asked = program(name, &["-V"]);
         if asked.output().is_err() {
@@ -155,6 +166,19 @@ pub(crate) fn bench_load(steps: &mut Steps, words: &[&str]) -> Result<(), StepEr
         return Err(StepError::new(
             "generator and server need a CPU each, and there is one",
         ));
+    }
+    if !network::is_inside() {
+        // A namespace has no way to a registry.
+        build(steps, &options)?;
+        if options.network == Network::Own {
+            if network::can_be_made(steps) {
+                return network::run_inside(words);
+            }
+            eprintln!(
+                "==> no network namespace can be made here (are you root?): the host's network is used"
+            );
+            options.network = Network::Host;
+        }
     }
     let scratch = std::env::temp_dir().join(format!("nightsweep-bench-{}", std::process::id()));
     fs::create_dir_all(&scratch)?;
@@ -192,7 +216,7 @@ fn target_of(steps: &Steps, options: &Options) -> Result<PathBuf, StepError> {
     Ok(folder.join(format!("{date}-bench-load.md")))
 }
 
-fn measured(steps: &mut Steps, options: Options, scratch: &Path) -> Result<Results, StepError> {
+fn measured(steps: &Steps, options: Options, scratch: &Path) -> Result<Results, StepError> {
     let places = places(steps, &options, scratch)?;
     let found = found(steps);
     let server = Server::start(scratch, &places.root.join("compose/testbed/bodies"))?;
@@ -219,17 +243,21 @@ fn measured(steps: &mut Steps, options: Options, scratch: &Path) -> Result<Resul
     })
 }
 
-/// Builds what is ours and writes what the command lines name.
-fn places(steps: &mut Steps, options: &Options, scratch: &Path) -> Result<Places, StepError> {
+/// Builds what is ours.
+fn build(steps: &mut Steps, options: &Options) -> Result<(), StepError> {
     let build = |package: &str| cargo(&["build", "--locked", "--release", "--package", package]);
     steps.run("build", &mut build("bare-loops"))?;
-    let root = steps.root().to_owned();
-    let binary = if let Some(binary) = &options.binary {
-        binary.clone()
-    } else {
+    if options.binary.is_none() {
         steps.run("build", &mut build("nightsweep"))?;
-        root.join("target/release/nightsweep")
-    };
+    }
+    Ok(())
+}
+
+/// Writes what the command lines name.
+fn places(steps: &Steps, options: &Options, scratch: &Path) -> Result<Places, StepError> {
+    let root = steps.root().to_owned();
+    let built = || root.join("target/release/nightsweep");
+    let binary = options.binary.clone().unwrap_or_else(built);
     fs::write(peer::body_in(scratch), body())?;
     fs::copy(
         root.join("xtask/bench/post.toml"),
@@ -395,10 +423,13 @@ mod tests {
         assert_eq!((options.rounds, options.seconds), (2, LEAST_SECONDS));
         assert!(options.wants("memory") && !options.wants("get") && !options.is_whole());
         assert!(Options::parsed(&[]).expect("none").is_whole());
+        let host = Options::parsed(&["--network", "host"]).expect("options");
+        assert!(!host.is_whole());
         for (words, problem) in [
             (&["--rounds"][..], "no value"),
             (&["--rounds", "0"], "no count"),
             (&["--only", "put"], "no part is called `put`"),
+            (&["--network", "none"], "no network is called `none`"),
             (&["--fast", "1"], "`--fast` is no option"),
         ] {
             let error = Options::parsed(words).expect_err(problem);

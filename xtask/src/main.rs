@@ -32,7 +32,8 @@ usage: cargo xtask COMMAND
                  compose-corpus
   bench-load     what a request costs the load generator, beside wrk, oha, hey, ab, k6 and
                  bare loops, whichever are installed; to docs/proofs/, too.
-                 [--rounds N] [--seconds N] [--only get|post|crud|tls|memory] [--binary PATH]
+                 [--rounds N] [--seconds N] [--only get|post|crud|tls|memory] [--network own|host]
+                 [--binary PATH]
   images         get or make the container images that demo and test need
 ";
 

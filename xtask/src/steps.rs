@@ -166,7 +166,7 @@ fn line_of(command: &Command) -> String {
     line
 }
 
-fn cannot_start(command: &Command, error: &std::io::Error) -> StepError {
+pub(crate) fn cannot_start(command: &Command, error: &std::io::Error) -> StepError {
     StepError::new(format!("cannot start `{}`: {error}", line_of(command)))
         .hint("is it installed and on PATH?")
 }

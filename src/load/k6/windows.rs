@@ -236,6 +236,8 @@ impl Windows {
             beside: Vec::new(),
             arrivals: recorded.arrivals,
             not_attempted: 0,
+            // k6 counts what it received by the second, not by the request.
+            body_bytes: None,
             generator_cpu: recorded.time.cpu,
             generator_wait: recorded.time.waited,
             threads: n_cpus,

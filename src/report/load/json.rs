@@ -40,6 +40,7 @@ impl LoadReport {
             "arrivals": summary.arrivals,
             "not_attempted": summary.not_attempted,
             "outside_window": summary.outside,
+            "body_bytes": summary.body_bytes,
             "retry_after": summary.retry_after.words().map(|_| json!({
                 "answers": summary.retry_after.answers,
                 "shortest_s": summary.retry_after.shortest.as_secs(),

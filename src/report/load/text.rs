@@ -8,7 +8,7 @@ use super::{latency, outcomes, over_time, steps};
 use crate::measure::Judgement;
 use crate::report::screen::{Ink, Screen};
 use crate::report::table::{count, rate};
-use crate::units::format_duration;
+use crate::units::{format_bytes, format_duration};
 
 /// From so many times the measured p99 on what waiting users hid is worth a word.
 const HIDDEN_FACTOR: f64 = 2.0;
@@ -126,6 +126,9 @@ fn summary(held: &HeldLoad, screen: Screen) -> Vec<String> {
     let throughput = format!("{} successes/s", rate(window.total.throughput_rps));
     say("throughput", &throughput);
     say("requests", &ended(held));
+    if let Some(received) = received(held) {
+        say("received", &received);
+    }
     if counts.errors.total() + counts.abandoned + counts.unsent > 0 {
         let p99 = match window.total.p99_due_ms {
             Some(p99) if p99.is_infinite() => {
@@ -171,6 +174,18 @@ fn ended(held: &HeldLoad) -> String {
         let _ = write!(text, " · {} steps not attempted", count(not_attempted));
     }
     text
+}
+
+/// What came back, without heads; `None` where nothing did or nobody knows.
+fn received(held: &HeldLoad) -> Option<String> {
+    let summary = &held.summary;
+    let bytes = summary.body_bytes.filter(|bytes| *bytes > 0)?;
+    let per_second = (bytes as f64 / summary.length.as_secs_f64()) as u64;
+    Some(format!(
+        "{} of bodies, {}/s",
+        format_bytes(bytes),
+        format_bytes(per_second)
+    ))
 }
 
 /// A text behind its label, broken between words where the line is full.

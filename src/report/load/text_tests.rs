@@ -57,6 +57,7 @@ fn held(model: LoadModel, seconds: u32, step: Option<u32>) -> HeldLoad {
         },
         arrivals: 100,
         not_attempted: 3,
+        body_bytes: Some(2_400_000),
         generator_cpu: Duration::from_millis(u64::from(seconds) * 120),
         threads: 2,
         generator_lag_ms: recorder.generator_lag_ms(),

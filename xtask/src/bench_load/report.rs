@@ -280,7 +280,8 @@ pub(super) fn text(results: &Results) -> String {
     }
     let _ = write!(
         text,
-        "- load average at the start {}, at the end {}\n- {} rounds of {} s{}\n",
+        "- network: {}\n- load average at the start {}, at the end {}\n- {} rounds of {} s{}\n",
+        options.network.words(),
         results.load_before,
         results.load_after,
         options.rounds,

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::bench_load::peer::Said;
-use crate::bench_load::{Found, Options};
+use crate::bench_load::{Found, Network, Options};
 
 /// A run of 10 s whose requests took `cost_us` each.
 fn run(case: Case, round: u32, peer: Peer, cost_us: f64) -> Run {
@@ -38,6 +38,7 @@ fn results(runs: Vec<Run>, memory: Option<Memory>) -> Results {
             seconds: 10,
             only: None,
             binary: None,
+            network: Network::Own,
         },
         found: Peer::ALL.into_iter().map(found).collect(),
         runs,
