@@ -109,6 +109,13 @@ pub struct TlsClient {
     config: Arc<ClientConfig>,
 }
 
+impl TlsClient {
+    /// What it was made from.
+    pub fn settings(&self) -> &TlsSettings {
+        &self.settings
+    }
+}
+
 impl PartialEq for TlsClient {
     fn eq(&self, other: &Self) -> bool {
         self.settings == other.settings

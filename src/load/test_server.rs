@@ -42,6 +42,8 @@ pub(super) enum Reply {
     Bytes(Vec<u8>),
     /// Sends these bytes, then closes.
     RawThenClose(String),
+    /// The same without a goodbye: over TLS the stream ends, and TLS has not said so.
+    RawThenGone(String),
     /// Sends the parts with a wait between.
     Slow(Vec<String>, Duration),
     /// Answers, then closes without having said so.
@@ -224,6 +226,7 @@ async fn serve(mut stream: impl Stream, seen: &Seen, script: &Script) -> std::io
                 write(&mut stream, text.as_bytes()).await?;
                 return close(stream).await;
             }
+            Reply::RawThenGone(text) => return write(&mut stream, text.as_bytes()).await,
             Reply::Bytes(bytes) => write(&mut stream, &bytes).await?,
             Reply::Reset(text) => {
                 write(&mut stream, text.as_bytes()).await?;

@@ -125,6 +125,11 @@ fn a_service_that_freezes_shows_in_an_open_loop_and_hides_in_a_closed_one() {
         2.0 * [server_late, own_late].iter().filter_map(of).sum::<f64>()
     };
     let (usual, worst) = (noise(|late| late.p50), noise(|late| late.p99));
+    // A proof allows for an idle host alone.
+    assert!(
+        seconds < 60 || worst < 10.0,
+        "the host is too busy: {worst} ms late"
+    );
     assert!(p50 < 3.0 + usual, "{p50}, {usual} of it the host's");
     // A tenth of all requests waits for the rest of a freeze, evenly from 0 to 1 s.
     for (figure, known) in [(p95, 501.0), (p99, 901.0)] {
@@ -134,7 +139,9 @@ fn a_service_that_freezes_shows_in_an_open_loop_and_hides_in_a_closed_one() {
         );
     }
     assert_eq!(summaries[0].total.p99_due_ms, Some(p99));
-    eprintln!("{seconds} s open at 100/s: p50 {p50} ms, p95 {p95} ms, p99 {p99} ms");
+    eprintln!(
+        "{seconds} s open at 100/s: p50 {p50} ms, p95 {p95} ms, p99 {p99} ms; late by the host {usual:.2} ms, at most {worst:.2} ms"
+    );
     eprintln!("10 s closed, 2 users: {:?}", summaries[1].total.latency_ms);
     // Two users meet each freeze once: thousands of quick answers bury it.
     let closed_loop = summaries[1].total.latency_ms;

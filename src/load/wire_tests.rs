@@ -321,6 +321,32 @@ fn a_server_of_http2_that_misbehaves_fails_its_request_alone() {
 }
 
 #[test]
+fn a_body_that_only_the_end_of_the_stream_ends_is_whole_only_where_tls_says_so() {
+    let until_close = "HTTP/1.1 200 OK\r\n\r\nhalf of it";
+    let sized = "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nhalf";
+    for (reply, is_whole) in [
+        (Reply::RawThenClose(until_close.to_owned()), true),
+        // Anybody on the way may have cut it off there.
+        (Reply::RawThenGone(until_close.to_owned()), false),
+        (Reply::RawThenGone(sized.to_owned()), true),
+        (Reply::RawThenGone(sized.replace('4', "5")), false),
+    ] {
+        let over = Over::Tls(server_config("server", "http/1.1", false));
+        let wire = wire_to(&over);
+        let shown = format!("{reply:?}");
+        let server = TestServer::start_over(over, move |_| reply.clone());
+        let target = target_of(&server, wire);
+        let exchange = send_once(&target, "[[step]]\npath = \"/\"").remove(0);
+        let expected = if is_whole {
+            Outcome::Success
+        } else {
+            Outcome::Error(Reset)
+        };
+        assert_eq!(exchange.outcome, expected, "{shown}: {:?}", exchange.why);
+    }
+}
+
+#[test]
 fn connections_that_cannot_be_made_are_counted_as_without_tls() {
     let unused = TcpListener::bind("127.0.0.1:0")
         .unwrap()

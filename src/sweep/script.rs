@@ -62,6 +62,12 @@ pub(super) fn reason_of(report: &ScriptReport) -> Option<Reason> {
 /// A threshold that nothing was measured for.
 pub(super) const THRESHOLDS_UNJUDGED: &str = "thresholds_unjudged";
 
+/// k6 cut iterations off when their time was over.
+const INTERRUPTED: &str = "iterations_interrupted";
+/// So large a share of what was due may have been cut off without a sample and still leave the
+/// 99th percentile where it is.
+const HIDES_NO_P99: f64 = 0.01;
+
 /// Flags that are known before anything is measured.
 const OF_THE_PLAN: [&str; 2] = ["load_tied_to_knob", "shared_cpus"];
 
@@ -104,17 +110,14 @@ pub(super) fn annotate(
         notes.threw > 0 || report.ended_badly.is_some(),
         "script_errors",
     );
-    flag(report.interrupted > 0, "iterations_interrupted");
+    flag(report.interrupted > 0, INTERRUPTED);
     flag(report.crossed.is_some(), THRESHOLD_CROSSED);
     flag(!report.unjudged.is_empty(), THRESHOLDS_UNJUDGED);
     if let Some(ending) = &report.ended_badly {
         words.push(format!("k6 ended with {ending}"));
     }
     if report.interrupted > 0 {
-        let n = report.interrupted;
-        words.push(format!(
-            "{n} iterations of the whole run were cut off in the middle, and their last requests are not counted"
-        ));
+        words.push(interrupted(row, report.interrupted));
     }
     if let Some(metrics) = &report.crossed
         && is_measured
@@ -136,6 +139,29 @@ pub(super) fn annotate(
     }
 }
 
+/// What iterations that were cut off mean for a row, in words.
+///
+/// k6 writes no sample of a request that was never answered when its iteration was cut off, nor does it say
+/// when that was sent: each may have been one of this window, and hung.
+fn interrupted(row: &mut TrialRow, n: u64) -> String {
+    let mut words = format!(
+        "{n} iterations of the whole run were cut off in the middle, and their last requests are not counted"
+    );
+    if n as f64 > HIDES_NO_P99 * row.due.unwrap_or_default() as f64 {
+        if row.verdict == Verdict::Valid {
+            row.verdict = Verdict::Suspect;
+            row.reason = Some("iterations_interrupted".to_owned());
+        }
+        row.p99_due_ms = None;
+        // What is missed without them is missed with them.
+        row.slo_met = row.slo_met.filter(|is_met| !is_met);
+        words.push_str(
+            ": over 1 % of what was due may have hung; a longer gracefulStop waits for their end",
+        );
+    }
+    words
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,6 +178,9 @@ mod tests {
         };
         let mut row = TrialRow {
             verdict: Verdict::Valid,
+            due: Some(1_000),
+            p99_due_ms: Some(7.0),
+            slo_met: Some(true),
             ..TrialRow::default()
         };
         annotate(&mut row, report, 1, &journeys);
@@ -229,6 +258,31 @@ mod tests {
             threw(99, 100, 1).detail.unwrap(),
             "99 of 100 iterations of the script threw"
         );
+    }
+
+    #[test]
+    fn iterations_cut_off_make_a_window_suspect_once_they_may_hide_its_p99() {
+        let cut_off = |interrupted| ScriptReport {
+            interrupted,
+            ..ScriptReport::default()
+        };
+        let few = annotated(&cut_off(10), 9);
+        assert_eq!((few.verdict, few.reason), (Verdict::Valid, None));
+        assert_eq!((few.p99_due_ms, few.slo_met), (Some(7.0), Some(true)));
+        assert_eq!(few.flags, [INTERRUPTED]);
+        let mut many = annotated(&cut_off(11), 9);
+        assert_eq!(
+            (many.verdict, many.reason.as_deref()),
+            (Verdict::Suspect, Some(INTERRUPTED))
+        );
+        assert_eq!((many.p99_due_ms, many.slo_met), (None, None));
+        assert!(many.detail.as_ref().unwrap().contains("may have hung"));
+        // A service level that is missed anyway stays missed, a graver reason stays.
+        many.slo_met = Some(false);
+        many.reason = Some("generator_saturated".to_owned());
+        interrupted(&mut many, 11);
+        assert_eq!(many.slo_met, Some(false));
+        assert_eq!(many.reason.as_deref(), Some("generator_saturated"));
     }
 
     #[test]

@@ -65,6 +65,16 @@ impl TempFolder {
         Ok(path)
     }
 
+    /// A folder in it with nothing inside; its path.
+    pub(super) fn empty(&self, name: &str) -> Result<PathBuf, K6Error> {
+        let path = self.0.join(name);
+        fs_err::create_dir(&path).map_err(|source| K6Error::Io {
+            what: format!("make the folder {}", path.display()),
+            source,
+        })?;
+        Ok(path)
+    }
+
     pub(super) fn empty_config(&self) -> Result<PathBuf, K6Error> {
         self.config("{}")
     }

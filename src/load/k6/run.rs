@@ -18,6 +18,7 @@ use crate::cpus::CpuSet;
 use crate::load::generator::LoadError;
 use crate::load::pinning::pin_this_thread;
 use crate::load::plan::{LoadSignal, Target};
+use crate::tls::TlsSettings;
 
 /// Everything a run of a script needs.
 #[derive(Debug, Clone)]
@@ -84,10 +85,16 @@ fn start_k6(plan: &ScriptPlan, heard: &Sender<Heard>) -> Result<Process, LoadErr
     let config = folder.config(&hosts)?;
     let script = &plan.script;
     let mut command = Command::new(&script.binary.path);
+    if let Some(tls) = &plan.target.wire.tls {
+        trust(&mut command, tls.settings(), &folder)?;
+    }
     command.args(["run", "--address", "", "--no-summary", "--no-color"]);
     command.args(["--no-usage-report", "--verbose", "--log-format", "json"]);
     command.arg("--config").arg(config);
     command.args(["--system-tags", &tags(&script.options.system_tags)]);
+    if (plan.target.wire.tls.as_ref()).is_some_and(|tls| tls.settings().insecure) {
+        command.arg("--insecure-skip-tls-verify");
+    }
     command.args(arguments(&script.environment, &url));
     let add = |command: &mut Command, samples: &Path| {
         command
@@ -97,6 +104,20 @@ fn start_k6(plan: &ScriptPlan, heard: &Sender<Heard>) -> Result<Process, LoadErr
     };
     let thresholds = &script.options.thresholds;
     Ok(Process::start(command, folder, thresholds, add, heard)?)
+}
+
+/// Has k6 trust the authorities of `tls` in place of the host's own.
+///
+/// **Source**: Go's crypto/x509: a file and folders that the environment names are read in place of the usual ones.
+fn trust(command: &mut Command, tls: &TlsSettings, folder: &TempFolder) -> Result<(), K6Error> {
+    if let Some(ca) = &tls.ca {
+        command.env(
+            "SSL_CERT_FILE",
+            std::path::absolute(ca).unwrap_or_else(|_| ca.clone()),
+        );
+        command.env("SSL_CERT_DIR", folder.empty("authorities")?);
+    }
+    Ok(())
 }
 
 fn tags(wanted: &[String]) -> String {

@@ -17,6 +17,7 @@ use crate::matrix::expression::Known;
 use crate::matrix::sweep::{
     Amount, AmountKind, Answers, Arrivals, Load, LoadSource, Phase, PhaseLoad, Ready, TargetUrl,
 };
+use crate::problem::Problem;
 use crate::toml_file::{Entry, Located, Notes, Table, describe, number_of};
 
 /// Wait for one answer unless the file says otherwise.
@@ -88,6 +89,17 @@ fn read_load(table: &mut Table<'_>, names: &[String], notes: &mut Notes<'_>) -> 
         .and_then(|entry| table.whole(&entry, 1..MAX_THREADS + 1, notes))
         .and_then(|threads| usize::try_from(threads).ok());
     let (tls, http2) = wire::wire(table, target.as_ref(), notes);
+    if let (Some(LoadSource::K6(_)), Some(tls)) = (&source, &tls)
+        && (tls.value.identity.is_some() || tls.value.server_name.is_some())
+    {
+        notes.push(
+            Problem::new(
+                tls.location.clone(),
+                "`cert`, `key` and `server_name` in `tls` of [load] are not k6's (allowed: ca, insecure)",
+            )
+            .with_hint("the script's own option tlsAuth names a certificate"),
+        );
+    }
     Some(Load {
         source: source?,
         target: target?,

@@ -106,6 +106,9 @@ fn a_mix_of_endpoints_runs_with_a_journey_beside_it() {
             (due / (4.0 * rate) - 1.0).abs() < 0.4,
             "its own load alone: {row:?}"
         );
+        assert_eq!(row.number("errors"), 0.0, "{row:?}");
+        assert!(row.number("successes") > 0.9 * due, "{row:?}");
+        assert_ne!(row.text("verdict"), "failed", "{row:?}");
     }
     let all = operations(&testbed);
     let beside = all
@@ -134,5 +137,16 @@ fn a_decision_of_three_calls_climbs_its_ladder_of_users() {
     for (row, users) in rows.iter().zip([50.0, 100.0, 150.0, 200.0]) {
         assert_eq!(row.number("users"), users, "{row:?}");
         assert_eq!(row.number("errors"), 0.0, "every body was checked: {row:?}");
+        assert!(row.number("successes") > users, "{row:?}");
+        assert_ne!(row.text("verdict"), "failed", "{row:?}");
+    }
+    let all = operations(&testbed);
+    let calls: Vec<_> = all
+        .iter()
+        .filter(|(_, kind, ..)| kind == "operation")
+        .collect();
+    assert_eq!(calls.len(), 12, "three calls in four steps: {all:?}");
+    for (_, _, name, successes, _) in calls {
+        assert!(*successes > 10, "{name}: {successes}");
     }
 }

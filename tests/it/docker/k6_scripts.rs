@@ -117,7 +117,10 @@ fn a_base_url_that_is_written_in() {
 fn agrees_with_k6(case: &Case) {
     let testbed = Testbed::beside_others();
     let own = testbed.sandbox.path().join("own.json");
-    testbed.script_matrix(case, &own);
+    for script in [case.script, "lib/claims.js"] {
+        testbed.sandbox.write(script, &text_of(script));
+    }
+    testbed.script_matrix(case.script, case.window, &own);
     testbed.run(&["run"]).exits(0);
     testbed.assert_nothing_left();
     let folder = testbed.run_folder();
@@ -138,7 +141,7 @@ fn text_of(script: &str) -> String {
 
 impl Testbed {
     /// One cell; the k6 of the tests, which also writes its samples into a file.
-    fn script_matrix(&self, case: &Case, own: &Path) {
+    pub(super) fn script_matrix(&self, script: &str, window: &str, own: &Path) {
         let real = std::env::var("NIGHTSWEEP_TEST_K6").unwrap_or_else(|_| "k6".to_owned());
         let wrapper = self.sandbox.write(
             "k6",
@@ -148,20 +151,15 @@ impl Testbed {
             ),
         );
         std::fs::set_permissions(&wrapper, std::fs::Permissions::from_mode(0o755)).unwrap();
-        for script in [case.script, "lib/claims.js"] {
-            self.sandbox.write(script, &text_of(script));
-        }
         let text = format!(
             "format = 1\n\n[sweep]\nname = \"test\"\nstack = [\"{0}/compose.yaml\"]\nsubject = \"app\"\ntier = \"cpus\"\n\n\
              [axes]\ncpus = [1]\nweb = [4]\n\n[derived]\nweb_threads = \"max(1, round(cpus * web))\"\ndb_pool = \"web_threads + 1\"\n\n\
              [trials]\nrepeats = 1\norder = \"listed\"\nready_timeout = \"60s\"\n\n\
-             [load]\nk6 = \"{1}\"\nk6_binary = \"{2}\"\ntarget = \"http://app:8080\"\n\
+             [load]\nk6 = \"{script}\"\nk6_binary = \"{1}\"\ntarget = \"http://app:8080\"\n\
              ready = {{ path = \"/health\", status = 200 }}\n\n\
-             [[phase]]\nname = \"all\"\nwindow = true\nanswers = \"capacity\"\n{3}\n",
+             [[phase]]\nname = \"all\"\nwindow = true\nanswers = \"capacity\"\n{window}\n",
             repository().join("compose/testbed").display(),
-            case.script,
             wrapper.display(),
-            case.window,
         );
         self.sandbox.write("matrix.toml", &text);
     }

@@ -13,6 +13,8 @@ mod journeys;
 #[cfg(feature = "k6-tests")]
 mod k6;
 #[cfg(feature = "k6-tests")]
+mod k6_bad_scripts;
+#[cfg(feature = "k6-tests")]
 mod k6_scripts;
 mod launches;
 mod proofs;

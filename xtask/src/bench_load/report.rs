@@ -86,19 +86,27 @@ fn mb(kib: f64) -> f64 {
     kib * 1024.0 / 1e6
 }
 
-/// Which promises are not kept; those that could not be measured are not among them.
+/// Which promises are not kept; of a whole run those that were not measured are among them.
 pub(super) fn missed(results: &Results) -> Vec<String> {
+    let is_whole = results.options.is_whole();
     let mut missed: Vec<String> = BOUNDS
         .iter()
-        .filter_map(|bound| {
-            let median = ratio_of(results, bound)?.median;
-            (median > bound.limit)
-                .then(|| format!("{}: {median:.2}, at most {}", bound.what, bound.limit))
+        .filter_map(|bound| match ratio_of(results, bound) {
+            Some(ratio) => (ratio.median > bound.limit).then(|| {
+                format!(
+                    "{}: {:.2}, at most {}",
+                    bound.what, ratio.median, bound.limit
+                )
+            }),
+            None => is_whole.then(|| format!("{}: not measured", bound.what)),
         })
         .collect();
     let memory = results.memory.as_ref();
-    if memory.and_then(Memory::holds) == Some(false) {
-        missed.push(format!("{N_USERS} users who wait"));
+    match memory.and_then(Memory::holds) {
+        Some(true) => {}
+        Some(false) => missed.push(format!("{N_USERS} users who wait")),
+        None if is_whole => missed.push(format!("{N_USERS} users who wait: not measured")),
+        None => {}
     }
     missed
 }

@@ -5,3 +5,4 @@ mod bad;
 mod environment;
 mod good;
 mod run;
+mod tls;

@@ -133,7 +133,11 @@ pub(super) fn plan(script: Script, target: &Target, cuts: &[Cut]) -> ScriptPlan 
     ScriptPlan {
         script: Arc::new(script),
         target: Target {
-            host: "app:8080".to_owned(),
+            // A certificate is for a name.
+            host: match &target.wire.tls {
+                None => "app:8080".to_owned(),
+                Some(_) => target.host.clone(),
+            },
             ..target.clone()
         },
         hosts: vec!["localhost:8080".to_owned()],

@@ -78,6 +78,35 @@ fn what_the_script_decides_is_refused_in_the_matrix_at_its_place() {
 }
 
 #[test]
+fn of_tls_k6_takes_whom_to_trust_and_nothing_else() {
+    let https = |tls: &str| {
+        let text = script(&format!("k6 = 'load.js'\ntls = {tls}"), "");
+        assert!(text.contains("http://"));
+        text.replace("\"http://", "\"https://")
+    };
+    let sweep = good(&https("{ ca = 'ca.pem' }"));
+    assert!(sweep.load.tls.unwrap().value.ca.is_some());
+    assert!(
+        good(&https("{ insecure = true }"))
+            .load
+            .tls
+            .unwrap()
+            .value
+            .insecure
+    );
+    for tls in [
+        "{ cert = 'c.pem', key = 'c.key' }",
+        "{ server_name = 'app' }",
+    ] {
+        let problems = wrong(&https(tls));
+        assert!(
+            problems.contains("are not k6's (allowed: ca, insecure)"),
+            "{problems}"
+        );
+    }
+}
+
+#[test]
 fn what_is_wrong_with_the_script_s_own_keys_is_told_at_once() {
     let all = script(
         "k6 = { script = 3, env = { 'a b' = 'x', B = '${nope}', C = [1] }, hosts = ['my_app:80', 'app'], args = [] }\nk6_binary = 7",

@@ -123,3 +123,16 @@ fn memory_counts_only_with_every_user_there_and_no_failure() {
     assert!(missed(&results).is_empty());
     assert!(text(&results).contains("Not run: too few files."));
 }
+
+#[test]
+fn a_whole_run_without_a_peer_keeps_no_promise_about_it() {
+    let mut whole = results(Vec::new(), None);
+    whole.options.rounds = 5;
+    assert!(whole.options.is_whole());
+    let missed = missed(&whole);
+    assert_eq!(missed.len(), BOUNDS.len() + 1, "{missed:?}");
+    assert!(
+        missed.iter().all(|what| what.ends_with(": not measured")),
+        "{missed:?}"
+    );
+}
