@@ -2,7 +2,9 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -11,6 +13,11 @@ use crate::support::{Ended, Sandbox, repository};
 
 /// Answers every request of every connection with a status, for as long as the test lives.
 fn server(status: u16) -> String {
+    server_after(status, Duration::ZERO)
+}
+
+/// The same, each answer after so long.
+fn server_after(status: u16, wait: Duration) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/x", listener.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -20,9 +27,12 @@ fn server(status: u16) -> String {
                 let mut buffer = [0; 4_096];
                 let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: 2\r\n\r\nok");
                 // Requests of these tests are short: one arrives in one piece.
-                while stream.read(&mut buffer).is_ok_and(|n| n > 0)
-                    && stream.write_all(answer.as_bytes()).is_ok()
-                {}
+                while stream.read(&mut buffer).is_ok_and(|n| n > 0) {
+                    std::thread::sleep(wait);
+                    if stream.write_all(answer.as_bytes()).is_err() {
+                        return;
+                    }
+                }
             });
         }
     });
@@ -111,6 +121,63 @@ fn a_load_that_is_told_to_ends_early() {
     assert_eq!(report["verdict"], "failed");
     assert_eq!(report["reasons"][0], "threshold_crossed");
     assert!(report["aborted_after_s"].as_f64().unwrap() < 30.0);
+}
+
+#[test]
+fn a_service_that_cannot_keep_up_is_overloaded_and_the_measurement_is_valid() {
+    let url = server_after(200, Duration::from_millis(100));
+    // Five at a time are 50/s.
+    let words = [
+        "--open",
+        "200",
+        "--max-in-flight",
+        "5",
+        "--duration",
+        "2s",
+        "--json",
+    ];
+    let ended = Sandbox::new().run(&[&["load", url.as_str()], &words[..]].concat());
+    let report: serde_json::Value = serde_json::from_str(&ended.exits(0).stdout).unwrap();
+    assert_eq!(report["verdict"], "valid", "{report}");
+    let flags = report["flags"].as_array().unwrap();
+    assert!(flags.iter().any(|flag| flag == "overloaded"), "{report}");
+    let count = |name: &str| report[name].as_u64().unwrap();
+    assert_eq!(count("due"), 400, "{report}");
+    assert!(
+        count("unsent") > 200 && count("successes") < 150,
+        "{report}"
+    );
+    assert_eq!(report["p99_due_ms"], "inf", "{report}");
+}
+
+#[test]
+fn a_generator_that_is_kept_from_its_cpu_says_so_itself() {
+    let url = server(200);
+    let words = ["--open", "500", "--duration", "2s", "--json"];
+    let sandbox = Sandbox::new();
+    let child = sandbox
+        .command(&[&["load", url.as_str()], &words[..]].concat())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let id = child.id().to_string();
+    let signal = |name: &str| Command::new("kill").args([name, &id]).status().unwrap();
+    // It may run for a fifth of the time.
+    for _ in 0..9 {
+        std::thread::sleep(Duration::from_millis(50));
+        signal("-STOP");
+        std::thread::sleep(Duration::from_millis(200));
+        signal("-CONT");
+    }
+    let ended = Ended::of(&child.wait_with_output().unwrap());
+    let report: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(report["verdict"], "suspect", "{report}");
+    assert_eq!(report["reasons"][0], "generator_saturated", "{report}");
+    // The service answered at once, and the latency from due says when.
+    assert!(
+        report["latency_ms"]["p99"].as_f64().unwrap() > 100.0,
+        "{report}"
+    );
 }
 
 #[test]
