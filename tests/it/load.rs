@@ -129,7 +129,7 @@ fn a_service_that_cannot_keep_up_is_overloaded_and_the_measurement_is_valid() {
     // Five at a time are 50/s.
     let words = [
         "--open",
-        "200",
+        "500",
         "--max-in-flight",
         "5",
         "--duration",
@@ -142,9 +142,11 @@ fn a_service_that_cannot_keep_up_is_overloaded_and_the_measurement_is_valid() {
     let flags = report["flags"].as_array().unwrap();
     assert!(flags.iter().any(|flag| flag == "overloaded"), "{report}");
     let count = |name: &str| report[name].as_u64().unwrap();
-    assert_eq!(count("due"), 400, "{report}");
+    assert_eq!(count("due"), 1_000, "{report}");
+    // What waits at the end has the drain to leave in.
+    assert!(count("unsent") > 500, "{report}");
     assert!(
-        count("unsent") > 200 && count("successes") < 150,
+        report["achieved_rate_rps"].as_f64().unwrap() < 60.0,
         "{report}"
     );
     assert_eq!(report["p99_due_ms"], "inf", "{report}");
@@ -351,8 +353,8 @@ fn an_interrupted_load_says_what_it_saw_and_gives_no_figures() {
     let sandbox = Sandbox::new();
     let child = sandbox
         .command(&["load", &url, "-c", "1", "-z", "10m"])
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     // The load is on its way once its user is here.
