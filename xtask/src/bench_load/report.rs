@@ -103,10 +103,9 @@ pub(super) fn missed(results: &Results) -> Vec<String> {
         .collect();
     let memory = results.memory.as_ref();
     match memory.and_then(Memory::holds) {
-        Some(true) => {}
         Some(false) => missed.push(format!("{N_USERS} users who wait")),
         None if is_whole => missed.push(format!("{N_USERS} users who wait: not measured")),
-        None => {}
+        Some(true) | None => {}
     }
     missed
 }
