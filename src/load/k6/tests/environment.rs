@@ -42,6 +42,7 @@ fn the_users_own_settings_of_k6_change_nothing_and_the_rest_reaches_the_script()
         .env("K6_VUS", "40")
         .env("K6_ITERATIONS", "40")
         .env("K6_DURATION", "9s")
+        .env("K6_STAGES", "5s:30")
         .env("K6_USER_AGENT", "theirs")
         .env("K6_OUT", format!("json={}", folder.path().join("out").display()))
         .env("K6_SYSTEM_TAGS", "proto")
@@ -57,8 +58,15 @@ fn the_users_own_settings_of_k6_change_nothing_and_the_rest_reaches_the_script()
 }
 
 fn run_inside() {
+    // Some of these settings take the place of options alone, others of scenarios, too.
+    for script in ["environment.js", "environment-scenarios.js"] {
+        run_one(script);
+    }
+}
+
+fn run_one(script: &str) {
     let server = server();
-    let script = read("environment.js", &[("shadowed", "cell")]).unwrap();
+    let script = read(script, &[("shadowed", "cell")]).unwrap();
     assert_eq!(script.options.end(), Duration::from_secs(1));
     let plan = plan(script, &server.target, &[cut(0, None)]);
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -192,6 +192,18 @@ fn batches_redirects_and_statuses_that_the_script_expects() {
 }
 
 #[test]
+fn every_redirect_on_the_way_is_a_request() {
+    let server = server();
+    let ran = run("redirects.js", &server.target, &[cut(0, Some(300))]);
+    let window = &ran.summaries[0];
+    assert_same(&ran, window, None);
+    // Ten iterations of three redirects and an answer.
+    assert_eq!(window.total.counts.requests + ran.report.outside, 40);
+    assert_eq!((ran.truth(None).len(), server.requests()), (40, 40));
+    assert_eq!(window.total.counts.successes, window.total.counts.requests);
+}
+
+#[test]
 fn a_base_url_that_is_written_in_reaches_the_target() {
     let server = server();
     let ran = run("localhost.js", &server.target, &[cut(0, None)]);

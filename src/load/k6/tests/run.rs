@@ -68,6 +68,13 @@ pub(super) fn server() -> Shop {
             "/hop" => {
                 Reply::Raw("HTTP/1.1 302 X\r\nLocation: /\r\nContent-Length: 0\r\n\r\n".into())
             }
+            "/chain/3" | "/chain/2" | "/chain/1" => {
+                let left: u32 = path["/chain/".len()..].parse().unwrap();
+                let next = left - 1;
+                Reply::Raw(format!(
+                    "HTTP/1.1 302 X\r\nLocation: /chain/{next}\r\nContent-Length: 0\r\n\r\n"
+                ))
+            }
             "/login" => ok(1, r#"{"token":"abc"}"#),
             "/secure" if !got.head.contains("Bearer abc") => Reply::Answer(401, String::new()),
             "/slow" => ok(200, "slow"),
