@@ -31,6 +31,11 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Neither succeeded nor was refused: endless in the p99 of what was due.
+    pub fn failed(&self) -> u64 {
+        self.errors.total() + self.abandoned + self.unsent
+    }
+
     /// Counts one request of the window.
     pub fn add(&mut self, outcome: Outcome) {
         self.add_n(outcome, 1);

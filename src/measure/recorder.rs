@@ -175,7 +175,7 @@ impl OperationRecord {
         };
         let counts = self.counts;
         let latency_ms = self.latency.figures();
-        let n_infinite = counts.errors.total() + counts.abandoned + counts.unsent;
+        let n_infinite = counts.failed();
         Figures {
             counts,
             throughput_rps: per_second(self.successes_inside),

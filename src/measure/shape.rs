@@ -125,6 +125,18 @@ impl WindowSummary {
         buckets[first..=last].to_vec()
     }
 
+    /// The 99th percentile of everything due but what was refused, had so many more been due and
+    /// never answered. **Units**: milliseconds. **Shape**: as of [`Latencies::percentile_with_infinite`].
+    pub fn p99_due_ms_with(&self, n_more: u64) -> Option<f64> {
+        let mut latencies = Latencies::default();
+        for (value, count) in self.success_values() {
+            latencies.record_n(value, count);
+        }
+        let counts = &self.total.counts;
+        let n_infinite = counts.failed();
+        latencies.percentile_with_infinite(990, n_infinite + n_more)
+    }
+
     /// About the p99 that a closed loop's users hid by waiting, of requests sent at an
     /// even rate instead.
     ///

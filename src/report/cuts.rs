@@ -77,7 +77,7 @@ fn figures_of(part: &Part) -> Vec<String> {
         count(counts.due),
         count(counts.successes),
         count(counts.refused),
-        count(counts.errors.total() + counts.abandoned + counts.unsent),
+        count(counts.failed()),
         throughput.map_or_else(|| "–".to_owned(), rate),
         ms(latency.mean),
         ms(latency.p50),

@@ -50,7 +50,7 @@ pub(super) fn rows_of(plan: &SweepPlan, job: &Job, outcome: &TrialOutcome) -> Ve
             if let Some(window) = outcome.windows.iter().find(|window| window.phase == index) {
                 fill(&mut row, window, phase, plan);
                 if let Some(report) = &outcome.script {
-                    annotate(&mut row, report, index, &window.summary.journeys);
+                    annotate(&mut row, report, index, &window.summary);
                 }
                 if outcome.is_knob_not_asked && row.verdict != Verdict::Failed {
                     row.flags.push("knob_not_asked".to_owned());
@@ -314,7 +314,7 @@ fn meets(slo: &Slo, figures: &Figures) -> bool {
         .p99_ms
         .is_none_or(|limit| figures.p99_due_ms.is_some_and(|p99| p99 <= limit));
     let counts = &figures.counts;
-    let n_failed = counts.errors.total() + counts.abandoned + counts.unsent;
+    let n_failed = counts.failed();
     let rate = n_failed as f64 / counts.due.max(1) as f64;
     p99_is_met
         && slo

@@ -9,7 +9,7 @@ use super::{Job, Reason, SweepPlan};
 use crate::engine::Launched;
 use crate::load::k6::{Script, ScriptPlan, ScriptReport, Stretch};
 use crate::load::{LoadError, RunningLoad, Target};
-use crate::measure::Figures;
+use crate::measure::WindowSummary;
 use crate::results::{TrialRow, Verdict};
 
 /// A script as a trial runs it.
@@ -64,9 +64,9 @@ pub(super) const THRESHOLDS_UNJUDGED: &str = "thresholds_unjudged";
 
 /// k6 cut iterations off when their time was over.
 const INTERRUPTED: &str = "iterations_interrupted";
-/// So large a share of what was due may have been cut off without a sample and still leave the
-/// 99th percentile where it is.
-const HIDES_NO_P99: f64 = 0.01;
+/// So much higher the 99th percentile of what was due may be, had all that was cut off hung in one
+/// window, before that window's is not known.
+const MOST_HIDDEN: f64 = 1.1;
 
 /// Flags that are known before anything is measured.
 const OF_THE_PLAN: [&str; 2] = ["load_tied_to_knob", "shared_cpus"];
@@ -76,7 +76,7 @@ pub(super) fn annotate(
     row: &mut TrialRow,
     report: &ScriptReport,
     phase: usize,
-    journeys: &Figures,
+    summary: &WindowSummary,
 ) {
     if row.verdict == Verdict::Failed {
         return;
@@ -91,7 +91,7 @@ pub(super) fn annotate(
             notes.iterations()
         ));
     }
-    let has_success = journeys.counts.successes > 0;
+    let has_success = summary.journeys.counts.successes > 0;
     if notes.is_script_failed() || (notes.threw > 0 && !has_success) {
         // Its requests may have been fine, and were not those it was written for.
         row.verdict = Verdict::Failed;
@@ -117,7 +117,7 @@ pub(super) fn annotate(
         words.push(format!("k6 ended with {ending}"));
     }
     if report.interrupted > 0 {
-        words.push(interrupted(row, report.interrupted));
+        words.push(interrupted(row, summary, report.interrupted));
     }
     if let Some(metrics) = &report.crossed
         && is_measured
@@ -143,20 +143,23 @@ pub(super) fn annotate(
 ///
 /// k6 writes no sample of a request that was never answered when its iteration was cut off, nor does it say
 /// when that was sent: each may have been one of this window, and hung.
-fn interrupted(row: &mut TrialRow, n: u64) -> String {
+fn interrupted(row: &mut TrialRow, summary: &WindowSummary, n: u64) -> String {
     let mut words = format!(
         "{n} iterations of the whole run were cut off in the middle, and their last requests are not counted"
     );
-    if n as f64 > HIDES_NO_P99 * row.due.unwrap_or_default() as f64 {
+    // Those would be failures of any operation, too: what is met without them may be missed.
+    row.slo_met = row.slo_met.filter(|is_met| !is_met);
+    let (known, worst) = (summary.total.p99_due_ms, summary.p99_due_ms_with(n));
+    let is_known =
+        matches!((known, worst), (Some(known), Some(worst)) if worst <= known * MOST_HIDDEN);
+    if !is_known {
         if row.verdict == Verdict::Valid {
             row.verdict = Verdict::Suspect;
             row.reason = Some("iterations_interrupted".to_owned());
         }
         row.p99_due_ms = None;
-        // What is missed without them is missed with them.
-        row.slo_met = row.slo_met.filter(|is_met| !is_met);
         words.push_str(
-            ": over 1 % of what was due may have hung; a longer gracefulStop waits for their end",
+            ", but may have hung and hide the p99 of what was due; a longer gracefulStop waits for their end",
         );
     }
     words
@@ -166,24 +169,46 @@ fn interrupted(row: &mut TrialRow, n: u64) -> String {
 mod tests {
     use super::*;
     use crate::load::k6::WindowNotes;
-    use crate::measure::Counts;
+    use crate::measure::{Figures, LatencyFrom, Outcome, Recorder, Sample};
 
     fn annotated(report: &ScriptReport, successes: u64) -> TrialRow {
-        let journeys = Figures {
-            counts: Counts {
-                successes,
-                ..Counts::default()
-            },
-            ..Figures::default()
-        };
+        annotated_of(report, successes, &[(7, 1_000)])
+    }
+
+    /// The row of a window with so many journeys that succeeded, and so many requests that
+    /// took so many milliseconds.
+    fn annotated_of(report: &ScriptReport, successes: u64, requests: &[(u64, u32)]) -> TrialRow {
+        let mut recorder = Recorder::new(vec!["read".to_owned()], LatencyFrom::Send);
+        for (ms, n) in requests {
+            for _ in 0..*n {
+                let ns = ms * 1_000_000;
+                recorder.record(&Sample {
+                    operation: 0,
+                    outcome: Outcome::Success,
+                    second: 0,
+                    sent_second: 0,
+                    latency_ns: ns,
+                    service_ns: ns,
+                    lag_ns: 0,
+                    generator_lag_ns: 0,
+                    is_sent_inside: true,
+                });
+            }
+        }
+        let length = Duration::from_secs(10);
+        let total = recorder.total(length);
         let mut row = TrialRow {
             verdict: Verdict::Valid,
-            due: Some(1_000),
-            p99_due_ms: Some(7.0),
+            p99_due_ms: total.p99_due_ms,
             slo_met: Some(true),
             ..TrialRow::default()
         };
-        annotate(&mut row, report, 1, &journeys);
+        let mut summary = WindowSummary {
+            intervals: recorder.into_intervals(),
+            ..WindowSummary::quiet(total, length)
+        };
+        summary.journeys.counts.successes = successes;
+        annotate(&mut row, report, 1, &summary);
         row
     }
 
@@ -266,23 +291,49 @@ mod tests {
             interrupted,
             ..ScriptReport::default()
         };
+        // Of a thousand alike, ten more leave the p99 where it is; eleven make it endless.
         let few = annotated(&cut_off(10), 9);
         assert_eq!((few.verdict, few.reason), (Verdict::Valid, None));
-        assert_eq!((few.p99_due_ms, few.slo_met), (Some(7.0), Some(true)));
+        assert!(few.p99_due_ms.is_some());
         assert_eq!(few.flags, [INTERRUPTED]);
-        let mut many = annotated(&cut_off(11), 9);
+        assert_eq!(few.slo_met, None, "they may have failed");
+        let many = annotated(&cut_off(11), 9);
         assert_eq!(
             (many.verdict, many.reason.as_deref()),
             (Verdict::Suspect, Some(INTERRUPTED))
         );
         assert_eq!((many.p99_due_ms, many.slo_met), (None, None));
         assert!(many.detail.as_ref().unwrap().contains("may have hung"));
-        // A service level that is missed anyway stays missed, a graver reason stays.
-        many.slo_met = Some(false);
-        many.reason = Some("generator_saturated".to_owned());
-        interrupted(&mut many, 11);
-        assert_eq!(many.slo_met, Some(false));
-        assert_eq!(many.reason.as_deref(), Some("generator_saturated"));
+        // One more moves the rank to the slow ones, which are just beyond it.
+        let tail = annotated_of(&cut_off(1), 9, &[(7, 990), (50, 10)]);
+        assert_eq!((tail.verdict, tail.p99_due_ms), (Verdict::Suspect, None));
+    }
+
+    #[test]
+    fn what_is_bad_without_those_cut_off_stays_as_bad() {
+        let quiet = || WindowSummary::quiet(Figures::default(), Duration::from_secs(10));
+        // More than 1 % failed: the p99 is endless, and known to be.
+        let mut summary = quiet();
+        summary.total.counts.due = 100;
+        summary.total.counts.errors.status = 100;
+        summary.total.p99_due_ms = Some(f64::INFINITY);
+        let mut row = TrialRow {
+            verdict: Verdict::Valid,
+            p99_due_ms: Some(f64::INFINITY),
+            slo_met: Some(false),
+            ..TrialRow::default()
+        };
+        interrupted(&mut row, &summary, 5);
+        assert_eq!(row.verdict, Verdict::Valid);
+        assert_eq!(
+            (row.p99_due_ms, row.slo_met),
+            (Some(f64::INFINITY), Some(false))
+        );
+        // A reason that is there already stays.
+        row.verdict = Verdict::Suspect;
+        row.reason = Some("generator_saturated".to_owned());
+        interrupted(&mut row, &quiet(), 5);
+        assert_eq!(row.reason.as_deref(), Some("generator_saturated"));
     }
 
     #[test]

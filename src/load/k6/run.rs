@@ -85,15 +85,12 @@ fn start_k6(plan: &ScriptPlan, heard: &Sender<Heard>) -> Result<Process, LoadErr
     let config = folder.config(&hosts)?;
     let script = &plan.script;
     let mut command = Command::new(&script.binary.path);
-    if let Some(tls) = &plan.target.wire.tls {
-        trust(&mut command, tls.settings(), &folder)?;
-    }
     command.args(["run", "--address", "", "--no-summary", "--no-color"]);
     command.args(["--no-usage-report", "--verbose", "--log-format", "json"]);
     command.arg("--config").arg(config);
     command.args(["--system-tags", &tags(&script.options.system_tags)]);
-    if (plan.target.wire.tls.as_ref()).is_some_and(|tls| tls.settings().insecure) {
-        command.arg("--insecure-skip-tls-verify");
+    if let Some(tls) = &plan.target.wire.tls {
+        trust(&mut command, tls.settings(), &folder)?;
     }
     command.args(arguments(&script.environment, &url));
     let add = |command: &mut Command, samples: &Path| {
@@ -106,7 +103,7 @@ fn start_k6(plan: &ScriptPlan, heard: &Sender<Heard>) -> Result<Process, LoadErr
     Ok(Process::start(command, folder, thresholds, add, heard)?)
 }
 
-/// Has k6 trust the authorities of `tls` in place of the host's own.
+/// Has k6 trust whom `tls` says in place of the host's own authorities.
 ///
 /// **Source**: Go's crypto/x509: a file and folders that the environment names are read in place of the usual ones.
 fn trust(command: &mut Command, tls: &TlsSettings, folder: &TempFolder) -> Result<(), K6Error> {
@@ -116,6 +113,9 @@ fn trust(command: &mut Command, tls: &TlsSettings, folder: &TempFolder) -> Resul
             std::path::absolute(ca).unwrap_or_else(|_| ca.clone()),
         );
         command.env("SSL_CERT_DIR", folder.empty("authorities")?);
+    }
+    if tls.insecure {
+        command.arg("--insecure-skip-tls-verify");
     }
     Ok(())
 }

@@ -80,7 +80,7 @@ impl LoadProgress {
         self.elapsed_s = self.elapsed_s.max(tick.second + 1);
         self.successes += counts.successes;
         self.refused += counts.refused;
-        self.failed += counts.errors.total() + counts.abandoned + counts.unsent;
+        self.failed += counts.failed();
         // In the drain there is no rate to be shown.
         if !self.is_draining {
             self.last = Some(*tick);

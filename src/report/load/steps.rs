@@ -71,7 +71,7 @@ pub(super) fn table(report: &LoadReport, screen: Screen) -> Vec<String> {
 fn row(held: &HeldLoad, before: Option<&HeldLoad>, has_due: bool) -> Vec<String> {
     let total = &held.summary.total;
     let counts = &total.counts;
-    let failed = counts.errors.total() + counts.abandoned + counts.unsent;
+    let failed = counts.failed();
     let throughput = |held: &HeldLoad| Some(held.summary.total.throughput_rps);
     let p99 = |held: &HeldLoad| held.summary.total.latency_ms.p99;
     let p99_due = |held: &HeldLoad| held.summary.total.p99_due_ms.filter(|_| held.is_open());

@@ -129,7 +129,7 @@ fn summary(held: &HeldLoad, screen: Screen) -> Vec<String> {
     if let Some(received) = received(held) {
         say("received", &received);
     }
-    if counts.errors.total() + counts.abandoned + counts.unsent > 0 {
+    if counts.failed() > 0 {
         let p99 = match window.total.p99_due_ms {
             Some(p99) if p99.is_infinite() => {
                 "endless: more than 1 % of what was due failed or never left".to_owned()

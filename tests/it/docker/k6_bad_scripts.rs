@@ -8,20 +8,17 @@ use serde_json::Value;
 
 use super::{Row, Testbed};
 
-const WHOLE: &str = "from = \"0s\"";
-
 /// The one row of a script, after the exit code the sweep must have.
-fn row_of(script: &str, window: &str, exit_code: i32) -> Row {
-    let (rows, _) = ran(script, window, exit_code);
-    rows
+fn row_of(script: &str, exit_code: i32) -> Row {
+    ran(script, exit_code).0
 }
 
 /// The same, and what k6 wrote.
-fn ran(script: &str, window: &str, exit_code: i32) -> (Row, Vec<Value>) {
+fn ran(script: &str, exit_code: i32) -> (Row, Vec<Value>) {
     let testbed = Testbed::beside_others();
     let own = testbed.sandbox.path().join("own.json");
     testbed.sandbox.write("script.js", script);
-    testbed.script_matrix("script.js", window, &own);
+    testbed.script_matrix("script.js", "from = \"0s\"", &own);
     testbed.run(&["run"]).exits(exit_code);
     testbed.assert_nothing_left();
     let mut rows = testbed.rows();
@@ -41,7 +38,7 @@ fn a_script_that_throws_at_every_turn_is_no_measurement() {
     let script = "import http from 'k6/http';\nimport { sleep } from 'k6';\n\
         export const options = { vus: 2, duration: '2s' };\n\
         export default function () {\n  const res = http.get(`${__ENV.BASE_URL}/health`);\n  sleep(0.05);\n  res.json().there.is.nothing;\n}\n";
-    let row = row_of(script, WHOLE, 4);
+    let row = row_of(script, 4);
     assert_eq!(verdict(&row), ("failed", "script_failed"), "{row:?}");
     assert!(
         row.text("detail")
@@ -55,7 +52,7 @@ fn a_script_whose_server_is_not_there_is_no_measurement() {
     // Nobody listens on port 9, and k6 calls thousands of refusals a second a fine result.
     let script = "import http from 'k6/http';\nexport const options = { vus: 2, duration: '2s' };\n\
         export default function () { http.get('http://127.0.0.1:9/'); }\n";
-    let row = row_of(script, WHOLE, 4);
+    let row = row_of(script, 4);
     assert_eq!(verdict(&row), ("failed", "no_success"), "{row:?}");
     assert!(
         row.number("errors") > 100.0 && row.text("p99_ms").is_empty(),
@@ -68,7 +65,7 @@ fn a_script_that_gives_up_before_its_window_is_over_has_no_figures() {
     let script = "import http from 'k6/http';\nimport exec from 'k6/execution';\nimport { sleep } from 'k6';\n\
         export const options = { vus: 1, duration: '20s' };\n\
         export default function () {\n  http.get(`${__ENV.BASE_URL}/health`);\n  sleep(0.1);\n  if (__ITER === 9) exec.test.abort('enough');\n}\n";
-    let row = row_of(script, WHOLE, 4);
+    let row = row_of(script, 4);
     assert_eq!(verdict(&row), ("failed", "script_ended"), "{row:?}");
     assert!(
         row.text("throughput_rps").is_empty() && row.text("p99_ms").is_empty(),
@@ -81,7 +78,7 @@ fn iterations_that_are_dropped_are_unsent_and_the_p99_of_all_due_is_endless() {
     let script = "import http from 'k6/http';\nimport { sleep } from 'k6';\n\
         export const options = { scenarios: { much: { executor: 'constant-arrival-rate', rate: 100, duration: '3s', preAllocatedVUs: 2, maxVUs: 2 } } };\n\
         export default function () {\n  http.get(`${__ENV.BASE_URL}/health`);\n  sleep(0.2);\n}\n";
-    let (row, points) = ran(script, WHOLE, 0);
+    let (row, points) = ran(script, 0);
     assert_eq!(
         row.text("verdict"),
         "valid",
@@ -119,7 +116,7 @@ fn iterations_that_hang_to_the_end_leave_the_p99_of_all_due_unknown() {
         export const options = {{ scenarios: {{ all: {{ executor: 'constant-vus', vus: 4, duration: '3s', gracefulStop: '0s' }} }} }};\n\
         export default function () {{\n  if (__VU === 1) http.get('http://{address}/');\n  http.get(`${{__ENV.BASE_URL}}/health`);\n  sleep(0.1);\n}}\n"
     );
-    let (row, points) = ran(&script, WHOLE, 0);
+    let (row, points) = ran(&script, 0);
     assert!(hanging.join().unwrap() > 0, "a request was sent to it");
     let told = points.iter().filter(|point| point["metric"] == "http_reqs");
     let is_hung = |point: &&Value| {
@@ -149,7 +146,7 @@ fn an_expected_answer_that_fails_its_check_is_an_error_and_all_else_is_as_k6_wro
         export default function () {\n  sleep(0.05);\n  if (exec.scenario.progress > 0.9) { sleep(0.1); return; }\n\
         \x20 const res = http.get(`${__ENV.BASE_URL}/health`);\n\
         \x20 check(res, { 'is up': (r) => r.status === 200, 'not every third': () => __ITER % 3 !== 0 });\n}\n";
-    let (row, points) = ran(script, WHOLE, 0);
+    let (row, points) = ran(script, 0);
     let of = |metric: &str| {
         points
             .iter()
